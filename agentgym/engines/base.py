@@ -1,0 +1,74 @@
+"""What samples from the policy: tokens in, tokens out.
+
+An engine knows nothing about messages. `session` names a trajectory, so that an engine can keep its
+key/value cache from one turn to the next.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+FinishReason = Literal["stop", "length", "abort"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How to sample one turn."""
+
+    max_tokens: int
+    """Upper bound on the sampled ids, the stop token included."""
+    seed: int
+    """The same seed, prompt and weights give the same ids, whatever else is in the batch."""
+    stop_token_ids: frozenset[int] = frozenset()
+    temperature: float = 1.0
+    """0.0 is greedy."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 = all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """One sampled turn."""
+
+    token_ids: tuple[int, ...]
+    """[T] sampled ids; ends with the stop token if `finish_reason` is `stop`."""
+    logprobs: tuple[float, ...]
+    """[T] nats, of the distribution sampled from: temperature, top-p and top-k applied."""
+    finish_reason: FinishReason
+    policy_version: int
+
+
+class Engine(Protocol):
+    """Samples from one policy for many trajectories at once."""
+
+    @property
+    def max_context(self) -> int:
+        """Longest prompt plus completion, in tokens."""
+        ...
+
+    @property
+    def policy_version(self) -> int:
+        """Weight updates seen so far."""
+        ...
+
+    async def generate(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, *, session: str
+    ) -> Generation:
+        """Sample one turn; cancelling the awaiting task frees its slot.
+
+        Raises:
+            EngineError: the prompt does not fit, or the model failed.
+        """
+        ...
+
+    def release(self, session: str) -> None:
+        """The trajectory is over: forget its cache. Unknown sessions are fine."""
+        ...
+
+    async def update_weights(self) -> int:
+        """The weights have changed: drop every cache and return the new policy version."""
+        ...
+
+    async def aclose(self) -> None:
+        """Free everything; idempotent."""
+        ...

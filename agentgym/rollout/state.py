@@ -1,0 +1,32 @@
+"""Everything one trajectory knows while it is played."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentgym.messages import Message, ToolResult
+from agentgym.tokens import TokenTrace
+from agentgym.tools.base import Tool
+from agentgym.trajectory import RolloutRequest, Turn
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """State of one episode; schedulers read it and fill `messages` and `tools` at the start."""
+
+    request: RolloutRequest
+    messages: list[Message] = field(default_factory=list)
+    tools: tuple[Tool, ...] = ()
+    trace: TokenTrace = field(default_factory=TokenTrace)
+    turns: list[Turn] = field(default_factory=list)
+    tool_results: list[ToolResult] = field(default_factory=list)
+    rewards: dict[str, float | None] = field(default_factory=dict)
+    infos: dict[str, Any] = field(default_factory=dict)
+    """JSON values that go into `rollout_infos`."""
+    timings: dict[str, float] = field(default_factory=dict)
+    """Seconds, by phase."""
+    resources: dict[str, Any] = field(default_factory=dict)
+    """What a scheduler needs until `on_trajectory_end`: the env, a sandbox."""
+
+    def spend(self, phase: str, seconds: float) -> None:
+        """Add to a phase's time."""
+        self.timings[phase] = self.timings.get(phase, 0.0) + seconds

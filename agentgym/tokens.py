@@ -1,0 +1,113 @@
+"""What one episode looked like to the model, token by token.
+
+Sampled tokens are the truth: ids and log-probabilities are recorded when they are sampled and never
+re-encoded. Where a token came from is stored; the loss mask is derived from that and cannot be set.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+Source = Literal["template", "sampled", "env", "injected"]
+
+
+class Segment(BaseModel):
+    """A run of token ids from one source.
+
+    `template` is the rendered prompt, `sampled` what the policy produced, `env` rendered
+    observations, `injected` text a scheduler put into the policy's mouth.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ids: tuple[int, ...]
+    """[T] token ids, in the order the model saw them."""
+    source: Source
+    logprobs: tuple[float, ...] = ()
+    """[T] log-probability at sampling time, in nats, for sampled ids; empty for the others."""
+    policy_version: int | None = None
+    """Weight updates the sampling policy had seen; only for sampled ids."""
+    message_index: int | None = None
+    """Index of the first message these ids belong to."""
+
+    @model_validator(mode="after")
+    def _logprobs_match_source(self) -> Self:
+        expected = len(self.ids) if self.source == "sampled" else 0
+        if len(self.logprobs) != expected:
+            raise ValueError(
+                f"a {self.source} segment of {len(self.ids)} tokens needs {expected} logprobs, "
+                f"got {len(self.logprobs)}"
+            )
+        if not all(map(math.isfinite, self.logprobs)):
+            raise ValueError("the logprob of a sampled token must be finite")
+        if (self.policy_version is None) == (self.source == "sampled"):
+            raise ValueError("policy_version belongs to sampled segments, and only to them")
+        return self
+
+
+def flat_ids(segments: Iterable[Segment]) -> list[int]:
+    """[T] every id, in order."""
+    return [token for segment in segments for token in segment.ids]
+
+
+def flat_mask(segments: Iterable[Segment]) -> list[bool]:
+    """[T] True exactly on sampled tokens."""
+    return [segment.source == "sampled" for segment in segments for _ in segment.ids]
+
+
+def flat_logprobs(segments: Iterable[Segment]) -> list[float]:
+    """[T] log-probability at sampling time, in nats; 0.0 where the mask is False."""
+    return [
+        logprob
+        for segment in segments
+        for logprob in (segment.logprobs or (0.0,) * len(segment.ids))
+    ]
+
+
+class TokenTrace:
+    """Append-only ids of one episode with their provenance.
+
+    `ids`, `mask` and `logprobs` are derived from the same segments, so their lengths agree by
+    construction and no token that was not sampled can reach the loss.
+    """
+
+    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+        self._segments: list[Segment] = []
+        self._ids: list[int] = []
+        for segment in segments:
+            self.append(segment)
+
+    def append(self, segment: Segment) -> None:
+        """Add ids at the end; an empty segment is left out."""
+        if not segment.ids:
+            return
+        self._segments.append(segment)
+        self._ids += segment.ids
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """[T] the prompt of the next engine call, if there is one."""
+        return self._ids
+
+    @property
+    def mask(self) -> list[bool]:
+        """[T] True exactly on sampled tokens."""
+        return flat_mask(self._segments)
+
+    @property
+    def logprobs(self) -> list[float]:
+        """[T] log-probability at sampling time, in nats; 0.0 where `mask` is False."""
+        return flat_logprobs(self._segments)
+
+    @property
+    def num_sampled(self) -> int:
+        return sum(len(s.ids) for s in self._segments if s.source == "sampled")
+
+    def __len__(self) -> int:
+        return len(self._ids)
