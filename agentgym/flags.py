@@ -1,0 +1,146 @@
+"""The flags of a config class, by argparse.
+
+Two rules read every value: a mapping is written as YAML or JSON, everything else goes to pydantic
+as the text that was typed. Of the libraries that derive flags from pydantic models, the one tried
+(pydantic-settings) splits list items at commas and turns `a=[1]` into the text "[1]".
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, NoReturn, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from agentgym.config import Config, did_you_mean, parse_yaml
+from agentgym.errors import ConfigError
+
+
+class Flags(NamedTuple):
+    """What was typed."""
+
+    files: list[Path]
+    """Config files, in order."""
+    values: dict[str, Any]
+    """By field; only the flags that were given."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message.removeprefix("argument "))
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30)
+
+
+def parse_flags(config_class: type[Config], argv: Sequence[str], *, prog: str) -> Flags:
+    """Config files and flags of a command line.
+
+    Raises:
+        ConfigError: an unknown flag, or a flag without its value.
+    """
+    parser = build_parser(config_class, prog)
+    namespace, unknown = parser.parse_known_intermixed_args([_kebab(item) for item in argv])
+    fields = config_class.model_fields
+    if unknown:
+        flag = unknown[0].split("=")[0]
+        raise ConfigError(f"unknown flag {flag!r}{_near_flag(flag, fields)}")
+    typed = vars(namespace)
+    files = [Path(file) for file in typed.pop("files")]
+    return Flags(files, {name: _decode(name, raw, fields[name]) for name, raw in typed.items()})
+
+
+def build_parser(config_class: type[Config], prog: str) -> argparse.ArgumentParser:
+    """A parser with one group of flags for each section (base class) of the config."""
+    parser = _Parser(
+        prog=prog,
+        usage=f"{prog} [FILE.yaml ...] [--flag value ...]",
+        description=config_class.__doc__,
+        formatter_class=_formatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE.yaml", help="settings; flags win")
+    sections = [base for base in config_class.__mro__[1:] if issubclass(base, Config)]
+    for section in (*sections, config_class):
+        _add_section(parser, section, config_class.model_fields)
+    return parser
+
+
+def _add_section(
+    parser: argparse.ArgumentParser, section: type[Config], fields: Mapping[str, FieldInfo]
+) -> None:
+    names = [name for name in section.__annotations__ if name in fields]
+    if not names:
+        return
+    title = (section.__doc__ or "").split("\n")[0].rstrip(".")
+    group = parser.add_argument_group(title)
+    for name in names:
+        _add_flag(group, name, fields[name])
+
+
+def _add_flag(group: Any, name: str, field: FieldInfo) -> None:
+    kind, _ = _kind(field)
+    options: dict[str, Any] = {"metavar": _metavar(field)}
+    if kind is bool:
+        options = {"action": argparse.BooleanOptionalAction}
+    if kind in (list, tuple):
+        options |= {"nargs": "*", "action": "extend"}
+    flag = "--" + name.replace("_", "-")
+    group.add_argument(flag, dest=name, default=argparse.SUPPRESS, help=_help(field), **options)
+
+
+def _kind(field: FieldInfo) -> tuple[Any, bool]:
+    """The type without its parameters, and whether it may be `None`."""
+    annotation, optional = field.annotation, False
+    if get_origin(annotation) in (Union, UnionType):
+        members = get_args(annotation)
+        others = [member for member in members if member is not NoneType]
+        optional = len(others) < len(members)
+        annotation = others[0] if len(others) == 1 else object
+    return get_origin(annotation) or annotation, optional
+
+
+_METAVARS = {int: "INT", float: "NUM", Path: "PATH", dict: "YAML", str: "TEXT"}
+
+
+def _metavar(field: FieldInfo) -> str:
+    kind, _ = _kind(field)
+    if kind is Literal:
+        literal = next((a for a in get_args(field.annotation) if get_origin(a)), field.annotation)
+        return "{" + ",".join(str(choice) for choice in get_args(literal)) + "}"
+    return _METAVARS.get(kind, "VALUE")
+
+
+def _help(field: FieldInfo) -> str:
+    text = " ".join((field.description or "").split("\n\n")[0].split())
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if default is not None and default is not False and default not in ((), {}, "", []):
+        text += f" (default: {default})"
+    return text.replace("%", "%%")
+
+
+def _decode(name: str, raw: Any, field: FieldInfo) -> Any:
+    kind, optional = _kind(field)
+    if optional and raw == "null":
+        return None
+    if kind is not dict:
+        return raw
+    value = parse_yaml(raw, f"--{name.replace('_', '-')}")
+    if not isinstance(value, dict):
+        hint = "a mapping as YAML or JSON, such as '{\"key\": 1}'"
+        raise ConfigError(f"--{name.replace('_', '-')} {raw!r}: should be {hint}")
+    return value
+
+
+def _kebab(argument: str) -> str:
+    flag, equals, value = argument.partition("=")
+    is_flag = flag.startswith("--") and len(flag) > 2
+    return flag.replace("_", "-") + equals + value if is_flag else argument
+
+
+def _near_flag(flag: str, fields: Mapping[str, FieldInfo]) -> str:
+    if not flag.startswith("-"):
+        return "; settings are given as --name value, or in a .yaml file"
+    return did_you_mean(flag, ["--" + name.replace("_", "-") for name in fields])

@@ -1,0 +1,160 @@
+"""The folder of a run: what a later reader, a resumed run or a plot needs, valid at every moment.
+
+Tables grow by whole JSON lines, each flushed; everything else is written beside its place and
+renamed. A run that is killed therefore leaves at most one cut line, which is removed on opening.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import ConfigError, UsageError
+from agentgym.trajectory import RolloutOutput
+
+
+class StorageError(UsageError):
+    """A file of the run could not be written: the disk is full, or the folder is not writable."""
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to write into one line that names the file."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(f"cannot write {str(path)!r}: {reason}") from error
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file as a whole, or leave it as it was.
+
+    Raises:
+        StorageError: it could not be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with storing(path):
+        try:
+            temporary.write_bytes(content)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Append whole lines: all of them, or none.
+
+    Raises:
+        StorageError: they could not be written.
+    """
+    content = "".join(line + "\n" for line in lines).encode()
+    with storing(path), path.open("ab", buffering=0) as file:
+        start = file.tell()
+        try:
+            written = file.write(content)
+            while written < len(content):
+                written += file.write(content[written:])
+        except OSError:
+            file.truncate(start)
+            raise
+
+
+def drop_cut_line(path: Path) -> None:
+    """Remove an unfinished last line, as a killed run leaves it."""
+    with storing(path), path.open("r+b") as file:
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)
+
+
+class RunFolder:
+    """One run on disk.
+
+    `config.yaml`, `metrics.jsonl` (a line per step), `trajectories/` (a file per step and per
+    evaluation), `checkpoints/`, `reward.png` and `summary.json`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.metrics = path / "metrics.jsonl"
+        self.trajectories = path / "trajectories"
+        self.checkpoints = path / "checkpoints"
+        self.summary = path / "summary.json"
+        self.plot = path / "reward.png"
+
+    def refuse_existing(self) -> None:
+        """Raise a `ConfigError` if something is there already."""
+        if self.path.is_dir() and not any(self.path.iterdir()):
+            return
+        if self.path.exists():
+            raise ConfigError(
+                f"the run folder {str(self.path)!r} is not empty: choose another --name or "
+                "--run-dir, or continue it with --resume"
+            )
+
+    def create(self, config_yaml: str) -> None:
+        """Make the folder; the config is the first file in it."""
+        with storing(self.path):
+            self.trajectories.mkdir(parents=True, exist_ok=True)
+            self.checkpoints.mkdir(exist_ok=True)
+        write_atomically(self.config, config_yaml.encode())
+
+    def newest_checkpoint(self) -> Path:
+        """The checkpoint to resume from.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        steps = {_step_of(path): path for path in self.checkpoints.glob("checkpoint-*")}
+        complete = {n: p for n, p in steps.items() if (p / "trainer_state.json").is_file()}
+        if not complete:
+            raise ConfigError(f"cannot resume: no complete checkpoint in {str(self.checkpoints)!r}")
+        return complete[max(complete)]
+
+    def rewind(self, step: int) -> None:
+        """Forget what was recorded after `step`, since it will be produced again."""
+        if self.metrics.exists():
+            drop_cut_line(self.metrics)
+            kept = [json.dumps(row) for row in self.read_metrics() if row["step"] <= step]
+            write_atomically(self.metrics, "".join(line + "\n" for line in kept).encode())
+        for path in self.trajectories.glob("step-*.jsonl"):
+            if _step_of(path) > step:
+                path.unlink()
+
+    def append_metrics(self, row: Mapping[str, Any]) -> None:
+        """Add a line; `row` has a `step`."""
+        append_lines(self.metrics, [_to_json(row)])
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Every line, in order."""
+        if not self.metrics.exists():
+            return []
+        return [json.loads(line) for line in self.metrics.read_text("utf-8").splitlines()]
+
+    def append_trajectories(self, name: str, outputs: Iterable[RolloutOutput]) -> None:
+        """Add trajectories to `trajectories/NAME.jsonl`."""
+        append_lines(self.trajectories / f"{name}.jsonl", (o.to_json() for o in outputs))
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Replace `summary.json`."""
+        write_atomically(self.summary, (_to_json(summary, indent=2) + "\n").encode())
+
+
+def step_name(step: int) -> str:
+    """Name of a training step's trajectories."""
+    return f"step-{step:06d}"
+
+
+def _to_json(row: Mapping[str, Any], *, indent: int | None = None) -> str:
+    """JSON knows no NaN: a number that is none is `null`."""
+    numbers = {key: value for key, value in row.items() if isinstance(value, float)}
+    unknown = dict.fromkeys(key for key, value in numbers.items() if not math.isfinite(value))
+    return json.dumps({**row, **unknown}, indent=indent, allow_nan=False)
+
+
+def _step_of(path: Path) -> int:
+    return int(path.stem.rpartition("-")[2])

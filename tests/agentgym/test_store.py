@@ -1,0 +1,157 @@
+"""A run folder is valid at every moment, also after a kill and on a full disk."""
+
+import json
+import os
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+from agentgym.errors import ConfigError
+from agentgym.store import (
+    RunFolder,
+    StorageError,
+    append_lines,
+    drop_cut_line,
+    step_name,
+    write_atomically,
+)
+from agentgym.tokens import Segment
+from agentgym.trajectory import RolloutOutput, StopReason, read_jsonl
+
+
+def output(request_id: str) -> RolloutOutput:
+    return RolloutOutput(
+        request_id=request_id,
+        group_id="g",
+        task_id="t",
+        env="e",
+        seed=0,
+        messages=(),
+        segments=(Segment(ids=(1, 2), source="template"),),
+        stop_reason=StopReason.FINAL_ANSWER,
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path / "runs" / "first")
+    folder.create("seed: 1\n")
+    return folder
+
+
+@pytest.fixture
+def full_disk():
+    """No file of this process can grow past 4 kB: what a full disk does, in every environment."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_folder_with_content_is_refused_and_an_empty_one_is_not(run: RunFolder, tmp_path: Path):
+    """A second run must never mix with the first."""
+    (tmp_path / "empty").mkdir()
+    RunFolder(tmp_path / "empty").refuse_existing()
+    RunFolder(tmp_path / "new").refuse_existing()
+
+    with pytest.raises(ConfigError, match=r"not empty.*--resume"):
+        run.refuse_existing()
+
+
+def test_trajectories_come_back_as_they_were(run: RunFolder):
+    """Appending twice keeps both."""
+    run.append_trajectories(step_name(3), [output("a")])
+    run.append_trajectories(step_name(3), [output("b"), output("c")])
+
+    back = list(read_jsonl(run.trajectories / "step-000003.jsonl"))
+    assert back == [output("a"), output("b"), output("c")]
+
+
+def test_numbers_that_are_none_become_null(run: RunFolder):
+    """NaN is no JSON; many readers refuse the whole file."""
+    run.append_metrics({"step": 1, "reward": float("nan"), "loss": float("inf"), "length": 2.0})
+    run.write_summary({"eval_reward_before": float("nan")})
+
+    assert run.read_metrics() == [{"step": 1, "reward": None, "loss": None, "length": 2.0}]
+    assert json.loads(run.summary.read_text()) == {"eval_reward_before": None}
+
+
+def test_rewinding_drops_cut_lines_and_everything_after_the_step(run: RunFolder):
+    """A killed run goes on from a checkpoint; steps after it are produced again, once."""
+    for step in (1, 2, 3):
+        run.append_metrics({"step": step})
+        run.append_trajectories(step_name(step), [output(str(step))])
+    with run.metrics.open("a") as file:
+        file.write('{"step": 4, "rew')
+
+    run.rewind(2)
+
+    assert [row["step"] for row in run.read_metrics()] == [1, 2]
+    names = sorted(path.name for path in run.trajectories.iterdir())
+    assert names == ["step-000001.jsonl", "step-000002.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("content", "kept"), [("", ""), ("a", ""), ("a\n", "a\n"), ("a\nb", "a\n")]
+)
+def test_only_an_unfinished_line_is_dropped(tmp_path: Path, content: str, kept: str):
+    """Complete lines are data."""
+    path = tmp_path / "lines"
+    path.write_text(content)
+
+    drop_cut_line(path)
+
+    assert path.read_text() == kept
+
+
+def test_the_newest_complete_checkpoint_is_found_by_number(run: RunFolder):
+    """10 comes after 9, and a checkpoint that was being written does not count."""
+    for step, complete in ((9, True), (10, True), (11, False)):
+        folder = run.checkpoints / f"checkpoint-{step}"
+        folder.mkdir()
+        if complete:
+            (folder / "trainer_state.json").write_text("{}")
+
+    assert run.newest_checkpoint().name == "checkpoint-10"
+
+
+def test_resuming_without_a_checkpoint_says_so(run: RunFolder):
+    """Starting over silently would throw away the run's folder."""
+    with pytest.raises(ConfigError, match=r"no complete checkpoint in .*checkpoints"):
+        run.newest_checkpoint()
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_temporary_one(tmp_path: Path, full_disk):
+    """The summary of a finished evaluation must survive a failed rewrite."""
+    path = tmp_path / "summary.json"
+    write_atomically(path, b"old")
+
+    with pytest.raises(StorageError, match=r"cannot write .*summary.json.*File too large"):
+        write_atomically(path, b"x" * 5000)
+
+    assert [p.name for p in tmp_path.iterdir()] == ["summary.json"]
+    assert path.read_bytes() == b"old"
+
+
+def test_a_full_disk_never_leaves_half_a_line(tmp_path: Path, full_disk):
+    """Every line that is there can be read, and room made later continues the file."""
+    path = tmp_path / "metrics.jsonl"
+    append_lines(path, ["a" * 3000])
+
+    with pytest.raises(StorageError, match=r"cannot write .*metrics.jsonl"):
+        append_lines(path, ["b" * 3000])
+
+    assert path.read_text() == "a" * 3000 + "\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_one_line(tmp_path: Path):
+    """The operating system's reason is enough to act on."""
+    tmp_path.chmod(0o500)
+
+    with pytest.raises(StorageError, match="Permission denied"):
+        RunFolder(tmp_path / "run").create("")
