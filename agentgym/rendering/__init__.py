@@ -1,1 +1,49 @@
-""""""
+"""Messages and tools to token ids, and sampled ids back to what they say."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentgym.rendering.base import Dialect, ParsedAction, Renderer, ToolSchema
+from agentgym.rendering.dialects import dialect
+from agentgym.rendering.template import OnRewrite, TemplateRenderer
+
+__all__ = ["Dialect", "ParsedAction", "Renderer", "ToolSchema", "dialect", "renderer_for"]
+
+
+def renderer_for(
+    tokenizer: Any,
+    *,
+    dialect_name: str = "hermes",
+    template_kwargs: Mapping[str, Any] | None = None,
+    stop_token_ids: Sequence[int] = (),
+    on_rewrite: OnRewrite = "refuse",
+) -> Renderer:
+    """The renderer of a model: hand-written where its family is known, else its chat template.
+
+    Args:
+        tokenizer: a Hugging Face tokenizer; its `name_or_path` decides.
+        dialect_name: how the model writes tool calls, where the tokenizer cannot tell.
+        template_kwargs: handed to the template at every render.
+        stop_token_ids: ids that end a turn beside those found.
+        on_rewrite: `refuse` a template that changes earlier turns, or `keep` what was sampled.
+
+    Raises:
+        ConfigError: the template cannot be used; says why.
+    """
+    if not Path(tokenizer.name_or_path).exists():
+        from agentgym.rendering.known import KnownRenderer, is_known
+
+        if is_known(tokenizer.name_or_path):
+            return KnownRenderer(
+                tokenizer,
+                template_kwargs=dict(template_kwargs or {}),
+                keep_history=on_rewrite == "keep",
+            )
+    return TemplateRenderer(
+        tokenizer,
+        dialect(dialect_name),
+        template_kwargs=template_kwargs,
+        stop_token_ids=stop_token_ids,
+        on_rewrite=on_rewrite,
+    )

@@ -3,11 +3,16 @@
 A renderer never re-encodes what was sampled: the next prompt is the trace so far plus `bridge`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from agentgym.messages import MalformedCall, Message, ToolCall
+from agentgym.tokens import TokenTrace
+
+Call = TypeVar("Call", ToolCall, MalformedCall)
+ToolSchema = Mapping[str, Any]
+"""OpenAI function-tool schema: `{"type": "function", "function": {name, description, parameters}}`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,24 +28,49 @@ class ParsedAction:
     """Cut by length, so what stands at the end is not to be trusted."""
     raw: str = field(default="", repr=False)
 
-    def to_message(self) -> Message:
-        """The assistant message that enters the history."""
+    def to_message(self, *, turn: int) -> Message:
+        """The assistant message that enters the history; call ids become unique in it."""
+
+        def numbered(call: Call) -> Call:
+            return call.model_copy(update={"id": f"{call.id}_turn_{turn}"})
+
         return Message(
             role="assistant",
             content=self.content,
             reasoning=self.reasoning,
-            tool_calls=self.calls,
-            malformed_calls=self.malformed,
+            tool_calls=tuple(map(numbered, self.calls)),
+            malformed_calls=tuple(map(numbered, self.malformed)),
         )
 
 
 class Dialect(Protocol):
-    """How one model family writes tool calls; pure functions that never raise."""
+    """How one model family writes tool calls; pure functions.
+
+    The `format_*` functions serve models whose chat template knows nothing of tools.
+    """
 
     name: str
 
     def parse(self, text: str, *, finish_reason: str, prompt_suffix: str = "") -> ParsedAction:
-        """Read one turn in linear time; `prompt_suffix` is the end of the prompt before it."""
+        """Read one turn; never raises, linear time.
+
+        Args:
+            text: what was sampled, without the stop token.
+            finish_reason: `stop`, or `length` if the turn was cut.
+            prompt_suffix: the generation prompt before it, which may open the reasoning.
+        """
+        ...
+
+    def format_tools(self, tools: Sequence[ToolSchema]) -> str:
+        """Instructions for a system message."""
+        ...
+
+    def format_call(self, call: ToolCall) -> str:
+        """A call as the policy is to write it."""
+        ...
+
+    def format_result(self, content: str) -> str:
+        """A tool's result as part of a user message."""
         ...
 
 
@@ -52,19 +82,19 @@ class Renderer(Protocol):
         """Ids that end a turn."""
         ...
 
-    def render(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
-        """The first prompt, generation prompt included; `tools` are JSON schemas."""
+    def render(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[int]:
+        """The first prompt, generation prompt included."""
         ...
 
     def bridge(
-        self, ids: Sequence[int], new_messages: Sequence[Message], *, turn_closed: bool
+        self, trace: TokenTrace, new_messages: Sequence[Message], *, tools: Sequence[ToolSchema]
     ) -> list[int]:
-        """Ids to append to `ids` so that the policy answers `new_messages`.
+        """Ids to append to `trace` so that the policy answers `new_messages`.
 
         Args:
-            ids: the trace so far, which ends with a sampled turn.
+            trace: ends with a sampled turn, closed by a stop token or not.
             new_messages: what the env said since.
-            turn_closed: whether that turn ended with a stop token.
+            tools: as given to `render`.
         """
         ...
 
@@ -76,6 +106,8 @@ class Renderer(Protocol):
         """Text of ids, special tokens included; a view for people and parsers."""
         ...
 
-    def parse(self, ids: Sequence[int], *, finish_reason: str) -> ParsedAction:
+    def parse(
+        self, ids: Sequence[int], *, finish_reason: str, tools: Sequence[ToolSchema] = ()
+    ) -> ParsedAction:
         """What the sampled turn says; never raises."""
         ...

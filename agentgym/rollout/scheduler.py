@@ -30,11 +30,9 @@ class TurnResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextTurn:
-    """What the model sees next: new messages, or text that continues its own message."""
+    """What the model sees next."""
 
     messages: tuple[Message, ...] = ()
-    continuation: str | None = None
-    """Appended to the assistant message, never trained."""
 
 
 class Scheduler:

@@ -16,10 +16,13 @@ class Trajectory:
     request: RolloutRequest
     messages: list[Message] = field(default_factory=list)
     tools: tuple[Tool, ...] = ()
+    schemas: tuple[dict[str, Any], ...] = ()
+    """Of `tools`, as the renderer gets them."""
     trace: TokenTrace = field(default_factory=TokenTrace)
     turns: list[Turn] = field(default_factory=list)
     tool_results: list[ToolResult] = field(default_factory=list)
     rewards: dict[str, float | None] = field(default_factory=dict)
+    reward_weights: dict[str, float] = field(default_factory=dict)
     infos: dict[str, Any] = field(default_factory=dict)
     """JSON values that go into `rollout_infos`."""
     timings: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,51 @@
+"""How much a trajectory may still do: the smallest remainder goes to the sampler."""
+
+from typing import NamedTuple, Self
+
+from agentgym.rollout.player import Player
+from agentgym.rollout.state import Trajectory
+from agentgym.trajectory import Budget, StopReason
+
+MAX_BLANK_TURNS = 3
+
+
+class Remaining(NamedTuple):
+    """Tokens the next turn may have, and what to say if they run out."""
+
+    tokens: int
+    reason: StopReason
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, player: Player) -> Self:
+        """The smallest of the turn's, the trajectory's and the engine's limits."""
+        budget, trace = player.budget, trajectory.trace
+        room = player.engine.max_context - len(trace)
+        if budget.max_total_tokens is not None:
+            room = min(room, budget.max_total_tokens - len(trace))
+        tokens = budget.max_sampled_tokens - trace.num_sampled
+        if budget.max_turn_tokens is not None:
+            tokens = min(tokens, budget.max_turn_tokens)
+        if room < tokens:
+            return cls(room, StopReason.CONTEXT_OVERFLOW)
+        return cls(tokens, StopReason.LENGTH)
+
+
+def over_budget(trajectory: Trajectory, budget: Budget) -> StopReason | None:
+    """The limit that the turn just played has reached."""
+    turns = trajectory.turns
+    if _num_blank(trajectory) >= MAX_BLANK_TURNS:
+        return StopReason.EMPTY
+    if sum(bool(turn.action.malformed_calls) for turn in turns) > budget.max_parse_errors:
+        return StopReason.MALFORMED
+    if len(turns) >= budget.max_turns:
+        return StopReason.MAX_TURNS
+    return None
+
+
+def _num_blank(trajectory: Trajectory) -> int:
+    """Turns without words, calls or attempts at one."""
+    actions = (turn.action for turn in trajectory.turns)
+    return sum(
+        not (action.content.strip() or action.tool_calls or action.malformed_calls)
+        for action in actions
+    )

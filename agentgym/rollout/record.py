@@ -1,0 +1,59 @@
+"""The state of a finished trajectory as its immutable record."""
+
+import math
+from collections import Counter
+from typing import Any
+
+from agentgym.rollout.state import Trajectory
+from agentgym.trajectory import RolloutOutput, StopReason
+
+
+def record(trajectory: Trajectory, reason: StopReason, error: str | None) -> RolloutOutput:
+    """The `RolloutOutput` of a trajectory that has ended."""
+    request = trajectory.request
+    failed = reason.is_failure
+    rewards = {} if failed else _named_rewards(trajectory)
+    return RolloutOutput(
+        request_id=request.request_id,
+        group_id=request.group_id,
+        task_id=request.task.id,
+        env=request.env,
+        seed=request.seed,
+        messages=tuple(trajectory.messages),
+        segments=trajectory.trace.segments,
+        rewards=rewards,
+        reward=weighted_sum(rewards, trajectory.reward_weights),
+        turn_rewards=tuple(turn.reward or 0.0 for turn in trajectory.turns),
+        stop_reason=reason,
+        error=error,
+        rollout_infos={**trajectory.infos, **_tool_counts(trajectory)},
+        timings=trajectory.timings,
+    )
+
+
+def weighted_sum(rewards: dict[str, float | None], weights: dict[str, float]) -> float | None:
+    """Sum of weight x reward over the scored names, weight 1 where none is given; else `None`."""
+    scored = [weights.get(name, 1.0) * value for name, value in rewards.items() if value is not None]
+    return sum(scored) if scored else None
+
+
+def _named_rewards(trajectory: Trajectory) -> dict[str, float | None]:
+    """The env's named scores; an env that gives none has one, the sum of its step rewards."""
+    if trajectory.rewards:
+        return {name: _scored(value) for name, value in trajectory.rewards.items()}
+    given = [turn.reward for turn in trajectory.turns if turn.reward is not None]
+    return {"env": sum(given) if given else 0.0}
+
+
+def _scored(value: float | None) -> float | None:
+    """A number that is none (NaN, infinity) scores nothing."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def _tool_counts(trajectory: Trajectory) -> dict[str, Any]:
+    failures = Counter(result.error for result in trajectory.tool_results if result.error)
+    return {
+        "num_tool_calls": len(trajectory.tool_results),
+        "tool_failures": {str(kind): count for kind, count in sorted(failures.items())},
+        "tool_seconds": sum(result.seconds for result in trajectory.tool_results),
+    }
