@@ -150,32 +150,38 @@ class RolloutOutput(_Record):
                 data["reward"] = data.pop("return")
         return data
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
+    @property
     def policy_versions(self) -> list[int]:
         """Distinct versions that sampled this trajectory, ascending."""
         return sorted({s.policy_version for s in self.segments if s.policy_version is not None})
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
+    @property
     def prompt_token_ids(self) -> list[int]:
         """Ids before the first sampled token."""
         return flat_ids(self.segments[: self._first_sampled])
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
+    @property
     def response_token_ids(self) -> list[list[int]]:
         """One list per turn: sampled ids, then what the env and the template added."""
         return [flat_ids(turn) for turn in self._turns]
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
+    @property
     def response_loss_mask(self) -> list[list[int]]:
         """Like `response_token_ids`: 1 on sampled tokens, else 0."""
         return [[int(m) for m in flat_mask(turn)] for turn in self._turns]
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
+    @property
     def rollout_logprobs(self) -> list[list[float]]:
         """Like `response_token_ids`: nats, 0.0 where the mask is 0."""
         return [flat_logprobs(turn) for turn in self._turns]
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
+    @property
     def num_turns(self) -> int:
         return len(self._turns)
 
