@@ -1,0 +1,133 @@
+"""Trajectories and tables for people.
+
+A trajectory is shown segment by segment, in the order of its tokens, with the source named in the
+margin: colours repeat what the margin says, so nothing is lost in a file or a pipe.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import fmean
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentgym.tokens import Segment, Source
+from agentgym.trajectory import RolloutOutput
+
+STYLES: dict[Source, str] = {
+    "template": "dim",
+    "sampled": "bold green",
+    "env": "blue",
+    "injected": "yellow",
+}
+MEANINGS: dict[Source, str] = {
+    "template": "the rendered prompt",
+    "sampled": "sampled by the policy and trained (mask 1)",
+    "env": "the env's observations",
+    "injected": "put in by a scheduler",
+}
+Decode = Callable[[Sequence[int]], str]
+
+
+def legend(outputs: Iterable[RolloutOutput]) -> Text:
+    """What the colours mean, for the sources that occur."""
+    seen = {segment.source for output in outputs for segment in output.segments}
+    parts = [
+        (f"{source}: {MEANINGS[source]}", STYLES[source]) for source in STYLES if source in seen
+    ]
+    return Text("   ").join(Text(text, style) for text, style in parts)
+
+
+def trajectory_view(output: RolloutOutput, decode: Decode) -> Iterator[Text]:
+    """The lines of one trajectory: a heading, then its segments."""
+    yield _heading(output)
+    for segment in output.segments:
+        yield from _segment_lines(segment, decode(segment.ids))
+    if output.error:
+        yield Text(f"  error: {output.error}", "red")
+
+
+def _heading(output: RolloutOutput) -> Text:
+    scores = ", ".join(f"{name} {number(value)}" for name, value in output.rewards.items())
+    heading = Text(f"── {output.request_id} ", "bold")
+    heading.append(f"task {output.task_id} · {output.stop_reason} · return {number(output.reward)}")
+    return heading.append(f" ({scores})" if scores else "")
+
+
+def _segment_lines(segment: Segment, text: str) -> Iterator[Text]:
+    """Each line once; a line break that begins or ends the segment is shown as ↵."""
+    body = text.strip("\n")
+    before, after = len(text) - len(text.lstrip("\n")), len(text) - len(text.rstrip("\n"))
+    if not body:
+        before, after = len(text), 0
+    margin = f"{segment.source:>8} {len(segment.ids):4} │ "
+    for line in ("↵" * before + body + "↵" * after).split("\n"):
+        yield Text(margin, "dim", overflow="fold").append(Text(line, STYLES[segment.source]))
+        margin = " " * 13 + " │ "
+
+
+def number(value: float | None) -> str:
+    """A score; `-` if unscored."""
+    return "-" if value is None else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def summary_table(outputs: Sequence[RolloutOutput]) -> Table:
+    """One row per trajectory, and the means over the scored ones."""
+    table = Table(box=None, pad_edge=False, header_style="bold", footer_style="bold")
+    scored = [output for output in outputs if output.is_scored]
+    means = _means(scored)
+    for title, footer in zip(_COLUMNS, ["mean", "", *means, "", ""], strict=True):
+        numeric = title not in ("trajectory", "task", "stop", "rewards")
+        table.add_column(title, footer, justify="right" if numeric else "left", overflow="fold")
+    for output in outputs:
+        table.add_row(*_row(output), style="red" if output.stop_reason.is_failure else "")
+    table.show_footer = len(outputs) > 1
+    return table
+
+
+_COLUMNS = (
+    "trajectory",
+    "task",
+    "return",
+    "turns",
+    "tokens",
+    "sampled",
+    "seconds",
+    "stop",
+    "rewards",
+)
+
+
+def _row(output: RolloutOutput) -> list[str]:
+    return [
+        output.request_id,
+        output.task_id,
+        number(output.reward),
+        str(output.num_turns),
+        str(len(output.token_ids)),
+        str(sum(output.loss_mask)),
+        f"{output.timings.get('total', 0.0):.2f}",
+        output.stop_reason.value,
+        ", ".join(f"{name} {number(value)}" for name, value in output.rewards.items()),
+    ]
+
+
+def _means(scored: Sequence[RolloutOutput]) -> list[str]:
+    if not scored:
+        return ["-"] * 5
+    return [
+        f"{fmean(output.reward or 0.0 for output in scored):.3f}",
+        f"{fmean(output.num_turns for output in scored):.1f}",
+        f"{fmean(len(output.token_ids) for output in scored):.0f}",
+        f"{fmean(sum(output.loss_mask) for output in scored):.0f}",
+        f"{fmean(output.timings.get('total', 0.0) for output in scored):.2f}",
+    ]
+
+
+def print_trajectories(console: Console, outputs: Sequence[RolloutOutput], decode: Decode) -> None:
+    """Every trajectory, the legend and the summary table."""
+    for output in outputs:
+        for line in trajectory_view(output, decode):
+            console.print(line, soft_wrap=not console.is_terminal)
+        console.print()
+    console.print(legend(outputs), summary_table(outputs), sep="\n\n")
