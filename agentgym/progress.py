@@ -1,10 +1,9 @@
-"""What a training run shows while it goes: a live panel in a terminal, a line per step elsewhere."""
+"""What a training run shows: a live panel in a terminal, a line per step everywhere else."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console, Group
@@ -115,12 +114,7 @@ class LiveProgress:
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._phase = ""
         self._live.update(self._panel())
         self._live.stop()
