@@ -71,14 +71,22 @@ class ToolError(AgentGymError):
 
 
 @contextmanager
-def boundary(kind: type[EpisodeError], action: str) -> Iterator[None]:
+def boundary(
+    kind: type[AgentGymError], action: str, *, also: tuple[type[BaseException], ...] = ()
+) -> Iterator[None]:
     """Run foreign code; whatever it raises becomes a `kind` that names the action.
 
     Errors of this package pass unchanged, and so do cancellation and the interpreter's exits.
+
+    Args:
+        kind: class of the error raised instead.
+        action: what was being done, first in the message.
+        also: exits to treat like any other exception, such as `SystemExit`.
     """
+    foreign: tuple[type[BaseException], ...] = (Exception, *also)
     try:
         yield
     except AgentGymError:
         raise
-    except Exception as error:
+    except foreign as error:
         raise kind(f"{action}: {type(error).__name__}: {error}") from error
