@@ -12,7 +12,7 @@ from agentgym.tokens import TokenTrace
 
 Call = TypeVar("Call", ToolCall, MalformedCall)
 ToolSchema = Mapping[str, Any]
-"""OpenAI function-tool schema: `{"type": "function", "function": {name, description, parameters}}`."""
+"""OpenAI's: `{"type": "function", "function": {name, description, parameters}}`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -144,7 +144,7 @@ class TemplateRenderer:
                 tokenize=False,
                 **self._kwargs,
             )
-        except TemplateError as error:
+        except (TemplateError, TypeError, ValueError, KeyError) as error:
             name = self._tokenizer.name_or_path
             raise ConfigError(f"the chat template of {name!r} failed: {error}") from error
         assert isinstance(text, str)
@@ -180,9 +180,9 @@ class TemplateRenderer:
 
 def _rewrites(name: str) -> str:
     return (
-        f"the chat template of {name!r} rewrites earlier turns when new messages come, so the model "
-        "would be trained on prompts that it does not see in use; give a template that keeps them, "
-        "or --on-history-rewrite keep to go on with the tokens as they were sampled"
+        f"the chat template of {name!r} rewrites earlier turns when new messages come, so the "
+        "model would be trained on prompts that it does not see in use; give a template that keeps "
+        "them, or --on-history-rewrite keep to go on with the tokens as they were sampled"
     )
 
 

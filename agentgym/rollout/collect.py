@@ -37,21 +37,14 @@ async def collect(requests: Sequence[RolloutRequest], player: Player) -> list[Ro
             player.on_output(output)
         return output
 
+    tasks = [asyncio.create_task(play(request)) for request in requests]
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(play(request)) for request in requests]
-    except* BaseException as errors:
-        raise _first(errors) from None
-    outputs = [task.result() for task in tasks]
+        outputs = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     num_failed = sum(output.stop_reason.is_failure for output in outputs)
     if num_failed > player.max_failed_fraction * len(outputs):
         raise TooManyFailuresError(outputs)
     return outputs
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error inside, however deeply it is nested."""
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -10,7 +10,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -78,7 +78,7 @@ async def _play_until_the_end(trajectory: Trajectory, player: Player) -> _Ending
 
 async def _play(trajectory: Trajectory, player: Player) -> StopReason:
     scheduler = player.scheduler
-    await _hook("reset", lambda: scheduler.on_trajectory_start(trajectory), trajectory, player)
+    await _hook("reset", scheduler.on_trajectory_start(trajectory), trajectory, player)
     trajectory.schemas = tuple(tool.to_schema() for tool in trajectory.tools)
     trajectory.infos["initial_state_hash"] = _state_hash(trajectory)
     with boundary(EnvError, "render"):
@@ -97,7 +97,7 @@ async def _play(trajectory: Trajectory, player: Player) -> StopReason:
         )
         if reason is not None:
             return reason
-        following = await _hook("step", lambda: scheduler.step(trajectory, turn), trajectory, player)
+        following = await _hook("step", scheduler.step(trajectory, turn), trajectory, player)
         _append_next(trajectory, player, following)
 
 
@@ -114,22 +114,26 @@ async def _sample(trajectory: Trajectory, player: Player, remaining: Remaining) 
             tuple(trajectory.trace.ids), sampling, session=request.request_id
         )
     trajectory.spend("sample", time.perf_counter() - started)
+    with boundary(EngineError, "generate"):
+        trajectory.trace.append(_sampled(generation, trajectory, remaining))
+    return generation
+
+
+def _sampled(generation: Generation, trajectory: Trajectory, remaining: Remaining) -> Segment:
+    """The generation as a segment, held against what was asked for."""
     if generation.finish_reason == "abort":
         raise EngineError("generate: the engine aborted the request")
     if not 0 < len(generation.token_ids) <= remaining.tokens:
         raise EngineError(
             f"generate: {len(generation.token_ids)} tokens where 1 to {remaining.tokens} were asked"
         )
-    trajectory.trace.append(
-        Segment(
-            ids=generation.token_ids,
-            source="sampled",
-            logprobs=generation.logprobs,
-            policy_version=generation.policy_version,
-            message_index=len(trajectory.messages),
-        )
+    return Segment(
+        ids=generation.token_ids,
+        source="sampled",
+        logprobs=generation.logprobs,
+        policy_version=generation.policy_version,
+        message_index=len(trajectory.messages),
     )
-    return generation
 
 
 async def _play_turn(
@@ -148,8 +152,8 @@ async def _play_turn(
     elif num_calls > player.budget.max_tool_calls:
         result = TurnResult(stop=StopReason.MAX_TOOL_CALLS)
     else:
-        hook = player.scheduler.on_turn_end
-        result = await _hook("step", lambda: hook(trajectory, turn), trajectory, player)
+        played = player.scheduler.on_turn_end(trajectory, turn)
+        result = await _hook("step", played, trajectory, player)
     if result.reward is not None and not math.isfinite(result.reward):
         raise EnvError(f"step: the reward must be finite, got {result.reward}")
     turn = turn.model_copy(update={"observation": result.observation, "reward": result.reward})
@@ -171,22 +175,18 @@ def _append_next(trajectory: Trajectory, player: Player, following: NextTurn) ->
     """Put what the model sees next into the history and the trace."""
     index = len(trajectory.messages)
     with boundary(EnvError, "render"):
-        ids = player.renderer.bridge(
-            trajectory.trace, following.messages, tools=trajectory.schemas
-        )
+        ids = player.renderer.bridge(trajectory.trace, following.messages, tools=trajectory.schemas)
     trajectory.messages += following.messages
     trajectory.trace.append(Segment(ids=tuple(ids), source="env", message_index=index))
 
 
-async def _hook(
-    action: str, hook: Callable[[], Awaitable[T]], trajectory: Trajectory, player: Player
-) -> T:
+async def _hook(action: str, hook: Awaitable[T], trajectory: Trajectory, player: Player) -> T:
     """Await a scheduler's hook: foreign code, with a deadline, its time booked on the env."""
     started = time.perf_counter()
     try:
         with boundary(EnvError, action):
             async with asyncio.timeout(player.env_timeout_s) as deadline:
-                return await hook()
+                return await hook
     except EnvError as error:
         if isinstance(error.__cause__, TimeoutError) and deadline.expired():
             limit = f"{player.env_timeout_s:g} s"
@@ -199,9 +199,9 @@ async def _hook(
 async def _close(trajectory: Trajectory, player: Player, ending: _Ending) -> _Ending:
     """Run the end hook on every path; what it raises is recorded unless something failed before."""
     player.engine.release(trajectory.request.request_id)
-    hook = player.scheduler.on_trajectory_end
+    closing = player.scheduler.on_trajectory_end(trajectory, ending.reason)
     try:
-        await _hook("close", lambda: hook(trajectory, ending.reason), trajectory, player)
+        await _hook("close", closing, trajectory, player)
     except EpisodeError as error:
         if not ending.reason.is_failure:
             return _Ending(_failure_reason(error), str(error))

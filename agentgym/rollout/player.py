@@ -1,4 +1,4 @@
-"""What a rollout needs beside its requests: who samples, who renders, who referees, and the limits."""
+"""What a rollout needs beside its requests: who samples, renders and referees, and the limits."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field

@@ -33,7 +33,9 @@ def record(trajectory: Trajectory, reason: StopReason, error: str | None) -> Rol
 
 def weighted_sum(rewards: dict[str, float | None], weights: dict[str, float]) -> float | None:
     """Sum of weight x reward over the scored names, weight 1 where none is given; else `None`."""
-    scored = [weights.get(name, 1.0) * value for name, value in rewards.items() if value is not None]
+    scored = [
+        weights.get(name, 1.0) * value for name, value in rewards.items() if value is not None
+    ]
     return sum(scored) if scored else None
 
 
