@@ -7,6 +7,8 @@ key/value cache from one turn to the next.
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from agentgym.errors import ConfigError
+
 FinishReason = Literal["stop", "length", "abort"]
 
 
@@ -25,6 +27,25 @@ class Sampling:
     top_k: int = 0
     """0 = all."""
 
+    def __post_init__(self) -> None:
+        """Refuse what no engine could sample.
+
+        Raises:
+            ConfigError: a value is out of range; names it.
+        """
+        in_range = {
+            "max_tokens": self.max_tokens >= 1,
+            "temperature": 0.0 <= self.temperature < float("inf"),
+            "top_p": 0.0 < self.top_p <= 1.0,
+            "top_k": self.top_k >= 0,
+        }
+        wrong = [f"{name}={getattr(self, name)}" for name, fine in in_range.items() if not fine]
+        if wrong:
+            raise ConfigError(
+                f"cannot sample with {', '.join(wrong)}: need max_tokens >= 1, temperature >= 0, "
+                "0 < top_p <= 1 and top_k >= 0"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
@@ -33,7 +54,8 @@ class Generation:
     token_ids: tuple[int, ...]
     """[T] sampled ids; ends with the stop token if `finish_reason` is `stop`."""
     logprobs: tuple[float, ...]
-    """[T] nats, of the distribution sampled from: temperature, top-p and top-k applied."""
+    """[T] nats, of the distribution sampled from: temperature, then top-k, then top-p applied.
+    Greedy sampling (temperature 0) reports the plain distribution, as if at temperature 1."""
     finish_reason: FinishReason
     policy_version: int
 

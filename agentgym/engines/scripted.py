@@ -1,0 +1,252 @@
+"""Engines without a model: turns come from a policy function or from a prepared script.
+
+They obey the limits of a real engine (token budget, context length, stop tokens), so that tests,
+oracle policies and `--policy scripted:FILE` go through the very loop that training uses. Every call
+is recorded: what the loop sent is what a test wants to see.
+"""
+
+import inspect
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Self
+
+from agentgym.engines.base import FinishReason, Generation, Sampling
+from agentgym.errors import ConfigError, EngineError, boundary
+
+Encode = Callable[[str], Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCall:
+    """What the engine was asked for."""
+
+    prompt_ids: tuple[int, ...]
+    sampling: Sampling
+    session: str
+    turn: int
+    """Calls of this session before this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedTurn:
+    """One prepared completion, as ids or as text."""
+
+    text: str | None = None
+    """Encoded by the engine's `encode`; a stop token follows if `finish_reason` is `stop`."""
+    token_ids: Sequence[int] = ()
+    """[T] used as they are, if there is no text."""
+    logprobs: Sequence[float] | None = None
+    """[T] nats, stop token included; `None` = 0.0 each."""
+    finish_reason: FinishReason | None = None
+    """`None` = `stop` for text and for ids that end with a stop token, else `length`."""
+
+
+Turn = ScriptedTurn | str | Sequence[int]
+Policy = Callable[[EngineCall], Turn | Awaitable[Turn]]
+Script = Sequence[Turn] | Mapping[str, Sequence[Turn]]
+"""Turns of every session, or by session name; names may hold `*` and `?`, first match counts."""
+
+
+class CallableEngine:
+    """Asks a function for every turn; the function may be async.
+
+    Args:
+        policy: the turn for a call; what it raises fails that call with `EngineError`.
+        encode: text to ids; needed if the policy answers with text.
+        stop_token_id: ends turns given as text; by default the only stop id of the request.
+        max_context: longest prompt plus completion, in tokens.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        encode: Encode | None = None,
+        stop_token_id: int | None = None,
+        max_context: int = 1 << 20,
+    ) -> None:
+        self.calls: list[EngineCall] = []
+        self._policy = policy
+        self._encode = encode
+        self._stop_token_id = stop_token_id
+        self._max_context = max_context
+        self._version = 0
+        self._turns: Counter[str] = Counter()
+        self._closed = False
+
+    @property
+    def max_context(self) -> int:
+        """Longest prompt plus completion, in tokens."""
+        return self._max_context
+
+    @property
+    def policy_version(self) -> int:
+        """Weight updates seen so far."""
+        return self._version
+
+    def prompts(self, session: str) -> list[tuple[int, ...]]:
+        """Prompts of one session, in the order they came."""
+        return [call.prompt_ids for call in self.calls if call.session == session]
+
+    async def generate(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, *, session: str
+    ) -> Generation:
+        """Play one turn; cut by `max_tokens` and the context like a sampled one.
+
+        Raises:
+            EngineError: the prompt does not fit, the policy failed, or the engine is closed.
+        """
+        if self._closed:
+            raise EngineError("the engine is closed")
+        room = self._max_context - len(prompt_ids)
+        if room < 1:
+            raise EngineError(
+                f"a prompt of {len(prompt_ids)} tokens leaves no room in a context of "
+                f"{self._max_context}"
+            )
+        turn = self._turns[session]
+        call = EngineCall(prompt_ids=prompt_ids, sampling=sampling, session=session, turn=turn)
+        self._turns[session] += 1
+        self.calls.append(call)
+        with boundary(EngineError, f"policy of session {session!r}"):
+            answer = self._policy(call)
+            prepared = await answer if inspect.isawaitable(answer) else answer
+        return self._complete(prepared, sampling, min(room, sampling.max_tokens))
+
+    def release(self, session: str) -> None:
+        """The trajectory is over; the session's next call is its turn 0."""
+        self._turns.pop(session, None)
+
+    async def update_weights(self) -> int:
+        """Count an update; there are no weights."""
+        self._version += 1
+        return self._version
+
+    async def aclose(self) -> None:
+        """Refuse further calls; the record stays."""
+        self._closed = True
+
+    def _complete(self, answer: Turn, sampling: Sampling, limit: int) -> Generation:
+        turn = _as_turn(answer)
+        ids = list(turn.token_ids) if turn.text is None else self._encode_turn(turn, sampling)
+        logprobs = [0.0] * len(ids) if turn.logprobs is None else list(turn.logprobs)
+        if not ids or len(logprobs) != len(ids):
+            raise EngineError(
+                f"a turn needs one logprob per token and at least one token, got {len(ids)} tokens "
+                f"and {len(logprobs)} logprobs"
+            )
+        reason = turn.finish_reason or ("stop" if ids[-1] in self._stops(sampling) else "length")
+        return Generation(
+            token_ids=tuple(ids[:limit]),
+            logprobs=tuple(logprobs[:limit]),
+            finish_reason=reason if len(ids) <= limit else "length",
+            policy_version=self._version,
+        )
+
+    def _stops(self, sampling: Sampling) -> frozenset[int]:
+        own = frozenset() if self._stop_token_id is None else frozenset({self._stop_token_id})
+        return sampling.stop_token_ids | own
+
+    def _encode_turn(self, turn: ScriptedTurn, sampling: Sampling) -> list[int]:
+        if self._encode is None:
+            raise ConfigError(
+                f"the turn {turn.text!r} is text: give the engine an `encode` function"
+            )
+        ids = list(self._encode(turn.text or ""))
+        if turn.finish_reason in (None, "stop"):
+            ids.append(self._turn_end(sampling))
+        return ids
+
+    def _turn_end(self, sampling: Sampling) -> int:
+        if self._stop_token_id is not None:
+            return self._stop_token_id
+        if len(sampling.stop_token_ids) != 1:
+            raise ConfigError(
+                f"a turn given as text may end with any of {sorted(sampling.stop_token_ids)}: "
+                "give the engine a `stop_token_id`"
+            )
+        return next(iter(sampling.stop_token_ids))
+
+
+class ScriptedEngine(CallableEngine):
+    """Plays prepared turns, one after the other, in every session.
+
+    Args:
+        script: turns of every session, or turns by session name (see `Script`).
+        encode: text to ids; needed if the script holds text.
+        stop_token_id: ends turns given as text; by default the only stop id of the request.
+        max_context: longest prompt plus completion, in tokens.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        encode: Encode | None = None,
+        stop_token_id: int | None = None,
+        max_context: int = 1 << 20,
+    ) -> None:
+        super().__init__(
+            self._next_turn, encode=encode, stop_token_id=stop_token_id, max_context=max_context
+        )
+        self._script = script if isinstance(script, Mapping) else {"*": script}
+
+    @classmethod
+    def from_file(
+        cls, path: Path, *, encode: Encode | None = None, stop_token_id: int | None = None
+    ) -> Self:
+        """Script from JSON: a list of turns, or an object of lists by session name.
+
+        A turn is a text or a list of token ids.
+
+        Raises:
+            ConfigError: the file cannot be read or holds something else; names it.
+        """
+        try:
+            script = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot read the script {path}: {error}") from error
+        by_session = script if isinstance(script, dict) else {"*": script}
+        wrong = [name for name, turns in by_session.items() if not _are_turns(turns)]
+        if wrong:
+            raise ConfigError(
+                f"{path}: the script of {wrong[0]!r} must be a list of texts or of token id lists"
+            )
+        return cls(by_session, encode=encode, stop_token_id=stop_token_id)
+
+    def _next_turn(self, call: EngineCall) -> Turn:
+        matches = (turns for name, turns in self._script.items() if _matches(call.session, name))
+        turns = next(matches, None)
+        if turns is None:
+            raise EngineError(
+                f"no script for session {call.session!r}; there are {', '.join(self._script)}"
+            )
+        if call.turn >= len(turns):
+            raise EngineError(
+                f"the script of session {call.session!r} has {len(turns)} turns and was asked for "
+                f"one more"
+            )
+        return turns[call.turn]
+
+
+def _matches(session: str, name: str) -> bool:
+    return session == name or fnmatchcase(session, name)
+
+
+def _as_turn(answer: Turn) -> ScriptedTurn:
+    if isinstance(answer, ScriptedTurn):
+        return answer
+    if isinstance(answer, str):
+        return ScriptedTurn(text=answer)
+    return ScriptedTurn(token_ids=answer)
+
+
+def _are_turns(turns: object) -> bool:
+    return isinstance(turns, list) and all(
+        isinstance(turn, str) or (isinstance(turn, list) and all(type(i) is int for i in turn))
+        for turn in turns
+    )
