@@ -8,7 +8,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired, cast, get_args, get_type_hints
+from typing import Annotated, Any, NotRequired, get_args, get_type_hints
 
 from docstring_parser import DocstringStyle, parse
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -129,7 +129,8 @@ def _field(parameter: inspect.Parameter, hint: Any, description: str | None) -> 
 
 
 def _adapter(fields: dict[str, Any], name: str) -> TypeAdapter[dict[str, Any]]:
-    arguments: Any = cast(Any, TypedDict("arguments", fields))  # type: ignore[misc]
+    typed_dict: Any = TypedDict
+    arguments = typed_dict("arguments", fields)
     arguments.__pydantic_config__ = ConfigDict(extra="forbid")
     try:
         return TypeAdapter(arguments)

@@ -1,0 +1,128 @@
+"""The usual episode: a question, some tools, an answer.
+
+A subclass says what is asked and what an answer is worth; calls, mistakes and limits are handled
+here, alike for every env.
+"""
+
+import inspect
+import random
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentgym.envs.base import Env, Info, Observation, ResetResult, StepResult, weighted_sum
+from agentgym.envs.contract import as_messages, as_rewards
+from agentgym.errors import RewardError, boundary
+from agentgym.messages import Message, ToolResult, system, user
+from agentgym.threads import in_thread
+from agentgym.tools import ToolContext, run_calls
+from agentgym.tools.context import approximate_tokens
+from agentgym.trajectory import StopReason, Task
+
+Scores = Mapping[str, float | None]
+_EXITS = (SystemExit, KeyboardInterrupt)
+_MAX_BLANK_TURNS = 3
+_GO_ON = "Your last message was empty. Call a tool or give your answer."
+
+
+@dataclass(slots=True, kw_only=True)
+class Episode:
+    """What was said and done in an episode, for scoring."""
+
+    task: Task
+    messages: list[Message]
+    """The whole conversation, the prompt included."""
+    tool_results: list[ToolResult] = field(default_factory=list)
+    answer: str | None = None
+    """Text of the final answer, stripped; `None` if the episode was cut before there was one."""
+    turns: int = 0
+    """Messages of the policy."""
+    blank_turns: int = 0
+    """Those that said nothing."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """What the tools kept (`ToolContext.state`)."""
+
+
+class ToolEnv(Env):
+    """Ends on a message without calls: the answer. Define `tools`, `tasks`, `prompt` and `score`.
+
+    `reset` takes two options: `task`, and `count_tokens`, the tokenizer's measure for the tools'
+    output limits.
+    """
+
+    system_prompt: str | None = None
+    """First message, if `prompt` brings none."""
+
+    _episode: Episode
+    _context: ToolContext
+
+    def prompt(self, task: Task) -> str | list[Message]:
+        """The question, or the messages that ask it."""
+        raise NotImplementedError(f"{type(self).__name__} must define prompt(task)")
+
+    def score(self, episode: Episode) -> Scores | Awaitable[Scores]:
+        """Rewards by name of an episode that has ended; `None` = unscored. May be async.
+
+        A sync one runs in a thread. Their weighted sum is the reward of the last step.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define score(episode)")
+
+    async def areset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
+        """Ask the question."""
+        options = options or {}
+        task = self.pick_task(options)
+        messages = as_messages(self.prompt(task), "prompt")
+        if self.system_prompt is not None and messages[0].role != "system":
+            messages.insert(0, system(self.system_prompt))
+        self._episode = Episode(task=task, messages=list(messages))
+        self._context = ToolContext(
+            rng=random.Random(int(self.np_random.integers(2**63))),
+            state=self._episode.state,
+            count_tokens=options.get("count_tokens", approximate_tokens),
+        )
+        return messages, {"task_id": task.id}
+
+    async def astep(self, action: Any) -> StepResult:
+        """Run the calls of a message; one without any is the answer."""
+        episode = self._episode
+        episode.turns += 1
+        episode.messages.append(action)
+        if action.tool_calls or action.malformed_calls:
+            results = await run_calls(self.tools, action, self._context)
+            episode.tool_results += results
+            return await self._go_on([result.to_message() for result in results], results)
+        if action.content.strip():
+            episode.answer = action.content.strip()
+            return await self._end(StopReason.FINAL_ANSWER)
+        episode.blank_turns += 1
+        if episode.blank_turns >= _MAX_BLANK_TURNS:
+            return await self._end(StopReason.EMPTY)
+        return await self._go_on([user(_GO_ON)], [])
+
+    async def acut(self) -> dict[str, float | None]:
+        """Score the episode as it stands, without an answer."""
+        return await self._scores() if self.end_episode() else {}
+
+    async def _go_on(self, observation: Observation, results: list[ToolResult]) -> StepResult:
+        self._episode.messages += observation
+        if self.is_last_turn:
+            _, reward, terminated, truncated, info = await self._end(StopReason.MAX_TURNS)
+            return observation, reward, terminated, truncated, info | {"tool_results": results}
+        return observation, 0.0, False, False, {"tool_results": results}
+
+    async def _end(self, reason: StopReason) -> StepResult:
+        rewards = await self._scores()
+        total = weighted_sum(rewards, self.reward_weights)
+        info: Info = {"tool_results": [], "rewards": rewards, "stop_reason": reason.value}
+        answered = reason is StopReason.FINAL_ANSWER
+        return [], 0.0 if total is None else total, answered, not answered, info
+
+    async def _scores(self) -> dict[str, float | None]:
+        if inspect.iscoroutinefunction(self.score):
+            with boundary(RewardError, "score", also=_EXITS):
+                return as_rewards(await self.score(self._episode))
+        return as_rewards(await in_thread(self._score_blocking))
+
+    def _score_blocking(self) -> Any:
+        with boundary(RewardError, "score", also=_EXITS):
+            return self.score(self._episode)
