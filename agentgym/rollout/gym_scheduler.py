@@ -1,6 +1,6 @@
 """The default referee: drives an `Env`, which lives exactly as long as its trajectory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentgym.envs.base import Env
@@ -18,20 +18,27 @@ class GymScheduler(Scheduler):
     Args:
         make_env: builds the env of one trajectory.
         reward_weights: by name, over the env's own.
+        count_tokens: measures text for the tools' output limits; by default they estimate.
     """
 
     def __init__(
-        self, make_env: MakeEnv, *, reward_weights: dict[str, float] | None = None
+        self,
+        make_env: MakeEnv,
+        *,
+        reward_weights: Mapping[str, float] | None = None,
+        count_tokens: Callable[[str], int] | None = None,
     ) -> None:
         self._make_env = make_env
         self._reward_weights = dict(reward_weights or {})
+        self._options = {} if count_tokens is None else {"count_tokens": count_tokens}
 
     async def on_trajectory_start(self, trajectory: Trajectory) -> None:
         """Build and reset the env; its observation is the first prompt."""
         env = self._make_env()
         trajectory.resources["env"] = env
         request = trajectory.request
-        observation, info = await env.areset(seed=request.seed, options={"task": request.task})
+        options = {"task": request.task, **self._options}
+        observation, info = await env.areset(seed=request.seed, options=options)
         trajectory.messages += observation
         trajectory.tools = tuple(env.tools)
         trajectory.reward_weights = {**env.reward_weights, **self._reward_weights}

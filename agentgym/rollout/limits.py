@@ -19,15 +19,20 @@ class Remaining(NamedTuple):
     def of(cls, trajectory: Trajectory, player: Player) -> Self:
         """The smallest of the turn's, the trajectory's and the engine's limits."""
         budget, trace = player.budget, trajectory.trace
-        room = player.engine.max_context - len(trace)
-        if budget.max_total_tokens is not None:
-            room = min(room, budget.max_total_tokens - len(trace))
+        room = room_left(trajectory, player)
         tokens = budget.max_sampled_tokens - trace.num_sampled
         if budget.max_turn_tokens is not None:
             tokens = min(tokens, budget.max_turn_tokens)
         if room < tokens:
             return cls(room, StopReason.CONTEXT_OVERFLOW)
         return cls(tokens, StopReason.LENGTH)
+
+
+def room_left(trajectory: Trajectory, player: Player) -> int:
+    """Tokens, of whatever source, that the trace may still take."""
+    total = player.budget.max_total_tokens
+    context = player.engine.max_context
+    return (context if total is None else min(context, total)) - len(trajectory.trace)
 
 
 def over_budget(trajectory: Trajectory, budget: Budget) -> StopReason | None:

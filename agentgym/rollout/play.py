@@ -24,7 +24,7 @@ from agentgym.errors import (
     boundary,
 )
 from agentgym.messages import Message
-from agentgym.rollout.limits import Remaining, over_budget
+from agentgym.rollout.limits import Remaining, over_budget, room_left
 from agentgym.rollout.player import Player
 from agentgym.rollout.record import record
 from agentgym.rollout.scheduler import NextTurn, TurnResult
@@ -98,7 +98,8 @@ async def _play(trajectory: Trajectory, player: Player) -> StopReason:
         if reason is not None:
             return reason
         following = await _hook("step", scheduler.step(trajectory, turn), trajectory, player)
-        _append_next(trajectory, player, following)
+        if not _append_next(trajectory, player, following):
+            return StopReason.CONTEXT_OVERFLOW
 
 
 async def _sample(trajectory: Trajectory, player: Player, remaining: Remaining) -> Generation:
@@ -171,13 +172,16 @@ def _read(trajectory: Trajectory, player: Player, generation: Generation) -> Mes
     return parsed.to_message(turn=len(trajectory.turns))
 
 
-def _append_next(trajectory: Trajectory, player: Player, following: NextTurn) -> None:
-    """Put what the model sees next into the history and the trace."""
+def _append_next(trajectory: Trajectory, player: Player, following: NextTurn) -> bool:
+    """Put what the model sees next into the history, and into the trace if an answer still fits."""
     index = len(trajectory.messages)
     with boundary(EnvError, "render"):
         ids = player.renderer.bridge(trajectory.trace, following.messages, tools=trajectory.schemas)
     trajectory.messages += following.messages
+    if len(ids) >= room_left(trajectory, player):
+        return False
     trajectory.trace.append(Segment(ids=tuple(ids), source="env", message_index=index))
+    return True
 
 
 async def _hook(action: str, hook: Awaitable[T], trajectory: Trajectory, player: Player) -> T:

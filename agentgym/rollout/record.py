@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from typing import Any
 
+from agentgym.envs.base import weighted_sum
 from agentgym.rollout.state import Trajectory
 from agentgym.trajectory import RolloutOutput, StopReason
 
@@ -29,14 +30,6 @@ def record(trajectory: Trajectory, reason: StopReason, error: str | None) -> Rol
         rollout_infos={**trajectory.infos, **_tool_counts(trajectory)},
         timings=trajectory.timings,
     )
-
-
-def weighted_sum(rewards: dict[str, float | None], weights: dict[str, float]) -> float | None:
-    """Sum of weight x reward over the scored names, weight 1 where none is given; else `None`."""
-    scored = [
-        weights.get(name, 1.0) * value for name, value in rewards.items() if value is not None
-    ]
-    return sum(scored) if scored else None
 
 
 def _named_rewards(trajectory: Trajectory) -> dict[str, float | None]:
