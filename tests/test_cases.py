@@ -1,0 +1,172 @@
+"""Runs cases from practice; see cases/README.md."""
+
+import importlib.util
+import json
+import math
+import resource
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+FOLDER = Path(__file__).parent / "cases"
+
+
+class Unserved(NamedTuple):
+    """Why the project does not run the cases of an area yet."""
+
+    reason: str
+
+
+Run = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+DIALECT = Unserved("only the Hermes dialect is read so far")
+AREAS: dict[str, str | Unserved] = {
+    "advantages": "area_advantages",
+    "agent_loop": Unserved("the loop's cases have no adapter yet"),
+    "calculator": "area_calculator",
+    "code_grading": Unserved("there is no code grader yet"),
+    "concurrency": Unserved("the loop's cases have no adapter yet"),
+    "engine_sync": Unserved("weights are not pushed to other engines yet"),
+    "evaluation": Unserved("pass@k is not reported yet"),
+    "gymnasium": "area_gymnasium",
+    "loss": "area_loss",
+    "math_grading": Unserved("there is no math grader yet"),
+    "resume_seed": Unserved("the cases of resuming have no adapter yet"),
+    "sandbox": Unserved("there is no sandbox yet"),
+    "templates": Unserved("the cases of chat templates have no adapter yet"),
+    "tokens_masks": Unserved("the cases of tokens and masks have no adapter yet"),
+    "toolparse/deepseek_v3": DIALECT,
+    "toolparse/deepseek_v31": DIALECT,
+    "toolparse/glm": DIALECT,
+    "toolparse/harmony": DIALECT,
+    "toolparse/hermes": Unserved("the Hermes dialect's cases have no adapter yet"),
+    "toolparse/kimi": DIALECT,
+    "toolparse/llama3": DIALECT,
+    "toolparse/mistral": DIALECT,
+    "toolparse/phi4": DIALECT,
+    "toolparse/qwen3_coder": DIALECT,
+    "toolparse/react": DIALECT,
+}
+
+
+def _load(name: str) -> ModuleType:
+    key = f"agentgym_cases_{name}"
+    if key not in sys.modules:
+        spec = importlib.util.spec_from_file_location(key, FOLDER / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[key] = module
+    return sys.modules[key]
+
+
+compare = _load("compare")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "case" in metafunc.fixturenames:
+        path: Path = metafunc.config.getoption("--cases")
+        lines = path.read_text(encoding="utf-8").splitlines()
+        cases = [json.loads(line) for line in lines if line.strip()]
+        metafunc.parametrize("case", cases, ids=[case["id"] for case in cases])
+
+
+def test_case(case: dict[str, Any]) -> None:
+    """What the system does is what the case expects."""
+    handler = AREAS.get(case["area"])
+    if handler is None:
+        pytest.fail(f"unknown area {case['area']!r}; known: {', '.join(AREAS)}")
+    if isinstance(handler, Unserved):
+        pytest.skip(f"area {case['area']!r} is not served: {handler.reason}")
+    actual = observe(_load(handler).run, case["input"])
+
+    assert not compare.differences(case["expected"], actual)
+
+
+def observe(run: Run, case: Mapping[str, Any]) -> dict[str, Any]:
+    """What a handler says of a case, with what can be measured from outside."""
+    tracemalloc.start()
+    peak_before = _peak_rss_mb()
+    start = time.perf_counter()
+    try:
+        said = dict(run(case))
+    except Exception as error:
+        said = {"raises": error, "message": str(error), "error": str(error), "exception": True}
+    seconds = time.perf_counter() - start
+    allocated_mb = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
+    measured = {
+        "seconds": seconds,
+        "wall_seconds": seconds,
+        "host_rss_growth_mb": max(allocated_mb, _peak_rss_mb() - peak_before),
+        "finite": _finite(said),
+        "exception": False,
+    }
+    return measured | said
+
+
+def _peak_rss_mb() -> float:
+    """Peak resident memory of this process so far; a new peak is growth."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(map(_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ({"value": 2}, {"value": 3}),
+        ({"value": 2}, {}),
+        ({"value": 1.0, "tol": 0.1}, {"value": 1.2}),
+        ({"advantages": [[0.5, -0.5]]}, {"advantages": [[0.5, 0.5]]}),
+        ({"metrics": {"a": 1}}, {"metrics": {"b": 1}}),
+        ({"any_of": [{"value": 1}, {"raises": True}]}, {"value": 2}),
+        ({"peak": "<=4"}, {"peak": 5}),
+        ({"error": True}, {"value": 1}),
+        ({"raises": "KeyError"}, {"raises": ValueError("x")}),
+        ({"raises": ["KeyError", "ValueError"]}, {"raises": [KeyError("x")]}),
+        ({"reason_in": ["a", "b"]}, {"reason": "c"}),
+        ({"text_contains": ["a", "b"]}, {"text": "a"}),
+        ({"error_mentions": "nan|finite"}, {"error": "broken"}),
+        ({"max_seconds": 1.0}, {"seconds": 1.5}),
+        ({"never": "NaN"}, {"advantages": [math.nan]}),
+        ({"ok": True}, {"ok": 1}),
+    ],
+)
+def test_comparison_finds_a_difference(expected: dict[str, Any], actual: dict[str, Any]) -> None:
+    """A wrong result must never pass as the right one."""
+    assert compare.differences(expected, actual)
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ({"value": 2}, {"value": 2, "other": 3}),
+        ({"value": 0.3}, {"value": 0.1 + 0.2}),
+        ({"value": 1.0, "tol": 0.1}, {"value": 1.05}),
+        ({"advantages": [math.nan, None]}, {"advantages": [math.nan, None]}),
+        ({"any_of": [{"value": 1}, {"raises": True}]}, {"raises": ValueError("x")}),
+        ({"peak": "<=4"}, {"peak": 4}),
+        ({"raises": "LookupError"}, {"raises": KeyError("x")}),
+        ({"raises": "builtins.KeyError"}, {"raises": KeyError("x")}),
+        ({"raises": False}, {"value": 1}),
+        ({"observations": ["a", {"any_of": ["b", "c"]}]}, {"observations": ["a", "c"]}),
+        ({"error": True, "error_mentions": "nan|finite"}, {"error": "not finite"}),
+        ({"text": "<answer>"}, {"text": "<answer>"}),
+    ],
+)
+def test_comparison_accepts_what_holds(expected: dict[str, Any], actual: dict[str, Any]) -> None:
+    """Only listed keys count, and every form of expectation can be met."""
+    assert not compare.differences(expected, actual)
