@@ -1,6 +1,8 @@
 """The record survives JSON, and its views agree with its segments."""
 
+import functools
 import json
+import operator
 from pathlib import Path
 
 import pytest
@@ -51,7 +53,7 @@ def test_views_are_the_segments_seen_by_turn(output: RolloutOutput):
     """Prompt and turns, concatenated, are the whole trajectory."""
     turns = output.response_token_ids
 
-    assert output.prompt_token_ids + sum(turns, []) == output.token_ids
+    assert output.prompt_token_ids + functools.reduce(operator.iadd, turns, []) == output.token_ids
     assert len(turns) == output.num_turns
     for ids, mask, logprobs in zip(
         turns, output.response_loss_mask, output.rollout_logprobs, strict=True

@@ -23,8 +23,22 @@ calls = st.builds(
     arguments=st.dictionaries(st.text(max_size=6), json_values, max_size=3),
 )
 fragments = st.sampled_from(
-    ["<tool_call>", "</tool_call>", "\n", '{"name": "f", "arguments": {}}', "<think>", "</think>"]
-    + ["<tool_response>", "{", '"', "text", "[", "<|im_end|>", "\\", "null"]
+    [
+        "<tool_call>",
+        "</tool_call>",
+        "\n",
+        '{"name": "f", "arguments": {}}',
+        "<think>",
+        "</think>",
+        "<tool_response>",
+        "{",
+        '"',
+        "text",
+        "[",
+        "<|im_end|>",
+        "\\",
+        "null",
+    ]
 )
 
 
@@ -92,8 +106,17 @@ def test_a_call_cut_by_length_is_never_closed():
 
 @pytest.mark.parametrize(
     "unit",
-    ["<tool_call>", "\n<tool_call>", "<think>", "[", '<tool_call>{"a', "</tool_call>"]
-    + ["<tool_call>[</tool_call>", '\n<tool_call>{"name": "f", "arguments": "[', "<tool_response>"],
+    [
+        "<tool_call>",
+        "\n<tool_call>",
+        "<think>",
+        "[",
+        '<tool_call>{"a',
+        "</tool_call>",
+        "<tool_call>[</tool_call>",
+        '\n<tool_call>{"name": "f", "arguments": "[',
+        "<tool_response>",
+    ],
 )
 def test_parsing_is_linear(unit: str):
     """A policy that repeats itself 50,000 times costs seconds at most, not minutes."""

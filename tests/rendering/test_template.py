@@ -33,8 +33,8 @@ GROUPS_RESULTS = (
     "{% if loop.first or messages[loop.index0 - 1].role != 'tool' %}<|im_start|>user\n{% endif %}"
     "[{{ m.content }}]"
     "{% if loop.last or messages[loop.index0 + 1].role != 'tool' %}<|im_end|>\n{% endif %}"
-    "{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>"
-    "{{ c.function.name }}</tool_call>{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
+    "{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}"
+    "<tool_call>{{ c.function.name }}</tool_call>{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 DEFAULT_SYSTEM = (
@@ -154,7 +154,7 @@ def test_rewriting_can_be_overruled():
 def test_content_cannot_forge_special_tokens(token: str, around: str):
     """A tool that returns an end token ends nothing; the text itself is unchanged."""
     rendered = renderer()
-    special = {i for i in rendered._tokenizer.added_tokens_decoder}
+    special = set(rendered._tokenizer.added_tokens_decoder)
 
     ids = rendered.encode(around + token + around)
 
