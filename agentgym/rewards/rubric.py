@@ -1,0 +1,120 @@
+"""Names, weighs and merges what judges a trajectory: the env's own columns and reward functions.
+
+A missing score stays missing. A function that returns `None`, raises or runs out of time leaves its
+column unscored; it never counts as 0, and it never touches another trajectory or column.
+"""
+
+import asyncio
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from agentgym.errors import ConfigError, RewardError, boundary
+from agentgym.threads import in_thread
+from agentgym.trajectory import RolloutOutput
+
+Score = float | None
+Reward = Callable[[RolloutOutput], Score | Awaitable[Score]]
+"""What a reward function is: it sees the whole trajectory; `None` = unscored."""
+
+ERRORS = "reward_errors"
+"""Key of `rollout_infos`: what a function that failed said, by name."""
+
+
+def weighted_sum(rewards: Mapping[str, Score], weights: Mapping[str, float]) -> Score:
+    """Sum of weight x reward over the scored; weight 1.0 where none is given; `None` if none is."""
+    scored = [
+        weights.get(name, 1.0) * value for name, value in rewards.items() if value is not None
+    ]
+    return math.fsum(scored) if scored else None
+
+
+def merge(
+    output: RolloutOutput, scores: Mapping[str, Score], weights: Mapping[str, float]
+) -> RolloutOutput:
+    """The trajectory with more columns, weighed anew.
+
+    Raises:
+        ConfigError: a column of that name is there already.
+    """
+    for name in scores.keys() & output.rewards.keys():
+        raise ConfigError(
+            f"reward {name!r} is both the env's and a reward function's: rename the function"
+        )
+    rewards = {**output.rewards, **scores}
+    return output.model_copy(update={"rewards": rewards, "reward": weighted_sum(rewards, weights)})
+
+
+class Rubric:
+    """Reward functions by name, and the weight of every column by name.
+
+    Functions may be sync (run in a thread, so that they cannot stall the event loop) or async; all
+    of them run at once, each with a deadline.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, Reward] | None = None,
+        weights: Mapping[str, float] | None = None,
+        *,
+        timeout_s: float = 60.0,
+    ) -> None:
+        self.functions = dict(functions or {})
+        self.weights = dict(weights or {})
+        self.timeout_s = timeout_s
+
+    async def score(self, outputs: Sequence[RolloutOutput]) -> list[RolloutOutput]:
+        """The trajectories with every function's column; failed ones come back as they are."""
+        return list(await asyncio.gather(*map(self.score_one, outputs)))
+
+    async def score_one(self, output: RolloutOutput) -> RolloutOutput:
+        """One trajectory with every function's column: what a `Player` takes as its `score`."""
+        if output.stop_reason.is_failure:
+            return output
+        errors: dict[str, str] = {}
+
+        async def column(name: str) -> Score:
+            try:
+                return await self._call(name, output)
+            except RewardError as error:
+                errors[name] = str(error)
+                return None
+
+        values = await asyncio.gather(*map(column, self.functions))
+        scored = merge(output, dict(zip(self.functions, values, strict=True)), self.weights)
+        if not errors:
+            return scored
+        return scored.model_copy(update={"rollout_infos": {**scored.rollout_infos, ERRORS: errors}})
+
+    async def _call(self, name: str, output: RolloutOutput) -> Score:
+        function = self.functions[name]
+        with boundary(RewardError, name, also=(SystemExit,)):
+            try:
+                async with asyncio.timeout(self.timeout_s) as deadline:
+                    return as_score(await _run(function, output))
+            except TimeoutError as error:
+                if not deadline.expired():
+                    raise
+                raise RewardError(f"{name}: no answer within {self.timeout_s:g} s") from error
+
+
+async def _run(function: Reward, output: RolloutOutput) -> object:
+    if not is_async(function):
+        return await in_thread(lambda: function(output))
+    answer = function(output)
+    assert inspect.isawaitable(answer)
+    return await answer
+
+
+def is_async(function: object) -> bool:
+    """Whether calling it gives an awaitable; an object with an async `__call__` counts."""
+    call = type(function).__call__ if callable(function) else None
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def as_score(value: object) -> Score:
+    """A reward as a plain float; `None` if it is missing or not finite."""
+    if value is None:
+        return None
+    number = float(value)  # type: ignore[arg-type]
+    return number if math.isfinite(number) else None
