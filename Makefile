@@ -1,0 +1,23 @@
+.PHONY: check fix lint types test test-slow test-all
+
+check: lint types test-all  ## everything CI checks
+
+fix:  ## let ruff mend what it can
+	ruff check --fix .
+	ruff format .
+
+lint:
+	ruff check .
+	ruff format --check .
+
+types:
+	mypy
+
+test:  ## the fast tests
+	pytest -m "not slow"
+
+test-slow:
+	pytest -m slow
+
+test-all:
+	pytest
