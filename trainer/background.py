@@ -1,0 +1,64 @@
+"""An event loop in a thread of its own, for a caller that is not async.
+
+The trainer's loop is sync and the agent loop is async. Interrupting the caller cancels what runs
+here and waits for its clean-up, so that Ctrl-C leaves no env open.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+GRACE_S = 10.0
+"""How long cancelled work may take to clean up."""
+
+
+class LoopThread:
+    """Runs coroutines one after another; close it to end the thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="agentgym-loop", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result, or its exception; an interrupt cancels it first."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            self._cancel(future)
+            raise
+
+    def close(self) -> None:
+        """Cancel what is left, end the thread; idempotent."""
+        if self._loop.is_closed():
+            return
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result(GRACE_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(GRACE_S)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    def _cancel(self, future: "Future[Any]") -> None:
+        if future.done():
+            return
+        future.cancel()
+        with suppress(TimeoutError, CancelledError):
+            asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result(GRACE_S)
+
+
+async def _cancel_others() -> None:
+    """Cancel every other task of this loop and wait until they have cleaned up."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -1,0 +1,220 @@
+"""Settings of the trainer: TRL's, plus those of the rollout, minus what this trainer does not do.
+
+Names, units and defaults stay TRL's wherever both have a setting, so that a TRL user can bring a
+config along. A TRL setting that would be ignored here is refused, never dropped.
+"""
+
+import os
+from dataclasses import dataclass, fields
+
+import torch
+from trl.trainer.grpo_config import GRPOConfig
+
+from agentgym.errors import ConfigError
+from agentgym.registry import ADVANTAGES, LOSSES
+from agentgym.trainer.advantages import Scale
+from agentgym.trainer.losses import ImportanceLevel, LossSettings
+from agentgym.trainer.unsupported import UNSUPPORTED
+from agentgym.trainer.window import PlanSettings
+from agentgym.trajectory import Budget
+
+
+@dataclass
+class AgentGRPOConfig(GRPOConfig):
+    """Arguments of `AgentGRPOTrainer`.
+
+    All batch sizes count trajectories, as in TRL. One window is what is played at once:
+    `generation_batch_size` = `per_device_train_batch_size` x processes x `steps_per_generation`.
+    It feeds `steps_per_generation / gradient_accumulation_steps` optimizer steps, `num_iterations`
+    times over. How much is computed at once is `token_budget`'s business alone.
+
+    Raises:
+        ConfigError: settings that cannot work together, or that this trainer does not support.
+    """
+
+    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "reward_weights"]
+
+    gradient_checkpointing: bool | None = None  # type: ignore[assignment]
+    """Recompute activations in the backward pass to save memory."""
+    bf16: bool | None = None  # type: ignore[assignment]
+    """Mixed precision; by default where there is a GPU."""
+    disable_dropout: bool = True
+    """With dropout the trainer's log-probabilities are not the sampler's."""
+    num_generations: int = 8
+    """Trajectories of a group."""
+    num_generations_eval: int = 1
+    """Trajectories per held-out task."""
+    max_completion_length: int = 512
+    """Tokens sampled in a trajectory, over all turns."""
+    use_bias_correction_kl: bool = False
+    """Not supported; TRL's default is True."""
+    scale_rewards: Scale = "group"
+    """What a centred reward is divided by."""
+    importance_sampling_level: ImportanceLevel = "token"
+    reward_weights: dict[str, float] | None = None  # type: ignore[assignment]
+    """By name of the reward; else the env's own, else 1."""
+
+    advantage_estimator: str = "grpo"
+    """A name in `agentgym.registry.ADVANTAGES`."""
+    token_budget: int = 8192
+    """Input tokens of one forward pass, padding included."""
+    share_prompts: bool = True
+    """Compute the prompt of a group once."""
+    skip_zero_advantage: bool = True
+    """No forward pass where the loss has no gradient: exact for losses proportional to the
+    advantage, and off by itself where `beta` is not 0."""
+    padding: bool = False
+    """One trajectory per row, padded, instead of packed rows."""
+
+    max_turns: int = 10
+    """Turns of a trajectory."""
+    max_turn_tokens: int | None = None
+    """Tokens sampled in one turn."""
+    max_total_tokens: int | None = None
+    """Tokens of a trajectory, prompt and observations included."""
+    max_tool_calls: int = 64
+    """Tool calls of a trajectory."""
+    max_parse_errors: int = 5
+    """Turns with a malformed call; one more ends the trajectory."""
+    episode_timeout_s: float = 600.0
+    """Wall clock of a trajectory."""
+    env_timeout_s: float = 120.0
+    """Wall clock of one call of the env."""
+    reward_timeout_s: float = 60.0
+    """Wall clock of one call of a reward function."""
+    concurrency: int = 256
+    """Trajectories that one process plays at once."""
+    max_failed_fraction: float = 0.5
+    """Stop if more of a window's trajectories failed."""
+
+    num_eval_tasks: int = 64
+    """Held-out tasks of an evaluation."""
+    eval_temperature: float | None = None
+    """By default `temperature`; 0 is greedy."""
+
+    def __post_init__(self) -> None:
+        self._refuse_unsupported()
+        self._check_batch(int(os.environ.get("WORLD_SIZE", "1")))
+        self._check_values()
+        if self.bf16 is None:
+            self.bf16 = not self.use_cpu and torch.cuda.is_available()
+        if self.load_best_model_at_end and self.metric_for_best_model is None:
+            self.metric_for_best_model = "reward"
+        super().__post_init__()  # type: ignore[no-untyped-call]
+        self._check_saving()
+
+    @property
+    def steps_per_window(self) -> int:
+        """Optimizer steps that one window feeds, repetitions included."""
+        return self.batches_per_window * self.num_iterations
+
+    @property
+    def batches_per_window(self) -> int:
+        """Disjoint parts of a window, each the data of one optimizer step."""
+        assert self.steps_per_generation is not None
+        return self.steps_per_generation // self.gradient_accumulation_steps
+
+    @property
+    def groups_per_rank(self) -> int:
+        """Groups that one process plays for a window."""
+        assert self.generation_batch_size is not None
+        world_size: int = self.world_size
+        return self.generation_batch_size // world_size // self.num_generations
+
+    @property
+    def budget(self) -> Budget:
+        """Limits of one trajectory."""
+        return Budget(
+            max_turns=self.max_turns,
+            max_sampled_tokens=self.max_completion_length,
+            max_turn_tokens=self.max_turn_tokens,
+            max_total_tokens=self.max_total_tokens,
+            max_tool_calls=self.max_tool_calls,
+            max_seconds=self.episode_timeout_s,
+            max_parse_errors=self.max_parse_errors,
+        )
+
+    @property
+    def loss_settings(self) -> LossSettings:
+        """What is optimised."""
+        return LossSettings(
+            loss_type=self.loss_type,
+            importance_level=self.importance_sampling_level,
+            epsilon_low=self.epsilon,
+            epsilon_high=self.epsilon if self.epsilon_high is None else self.epsilon_high,
+            beta=self.beta,
+            max_completion_tokens=self.max_completion_length,
+            delta=self.delta,
+        )
+
+    def plan_settings(self, *, padding: bool) -> PlanSettings:
+        """How a window is computed; `padding` if the model cannot have packed rows."""
+        return PlanSettings(
+            num_parts=self.batches_per_window,
+            num_iterations=self.num_iterations,
+            token_budget=self.token_budget,
+            share_prompts=self.share_prompts,
+            padding=self.padding or padding,
+            mask_truncated=self.mask_truncated_completions,
+            skip_zero_advantage=self.skip_zero_advantage and not self.beta,
+        )
+
+    def _refuse_unsupported(self) -> None:
+        defaults = {f.name: f.default for f in fields(self)}
+        for name, instead in UNSUPPORTED.items():
+            value = getattr(self, name)
+            if value != defaults[name]:
+                raise ConfigError(f"{name}={value!r} is not supported here: {instead}")
+
+    def _check_batch(self, world_size: int) -> None:
+        """Groups are whole on every rank, windows are whole optimizer steps."""
+        accumulation = self.gradient_accumulation_steps
+        per_rank, steps = self.per_device_train_batch_size, self.steps_per_generation
+        if steps is None and self.generation_batch_size is not None:
+            steps, rest = divmod(self.generation_batch_size, per_rank * world_size)
+            if rest:
+                raise ConfigError(
+                    f"generation_batch_size={self.generation_batch_size} is no multiple of "
+                    f"{per_rank * world_size} (per_device_train_batch_size x processes)"
+                )
+        steps = steps or accumulation
+        if steps % accumulation:
+            raise ConfigError(
+                f"steps_per_generation={steps} is no multiple of "
+                f"gradient_accumulation_steps={accumulation}: an optimizer step would need "
+                "trajectories of two windows"
+            )
+        _check_groups(self.num_generations, per_rank * steps, world_size)
+
+    def _check_values(self) -> None:
+        LOSSES.get(self.loss_type)
+        ADVANTAGES.get(self.advantage_estimator)
+        if not 0 <= self.max_failed_fraction <= 1:
+            raise ConfigError(f"max_failed_fraction={self.max_failed_fraction} is not in 0..1")
+        for name in ("token_budget", "num_iterations", "concurrency", "num_eval_tasks"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.temperature <= 0:
+            raise ConfigError(
+                f"temperature={self.temperature} must be above 0: a greedy group has no spread"
+            )
+
+    def _check_saving(self) -> None:
+        """A window is not part of a checkpoint, so checkpoints lie between windows."""
+        every = self.steps_per_window
+        if self.save_strategy == "steps" and self.save_steps % every:
+            raise ConfigError(
+                f"save_steps={self.save_steps} is no multiple of {every}, the optimizer steps of "
+                "one window: such a checkpoint could not be resumed exactly"
+            )
+
+
+def _check_groups(size: int, per_rank: int, world_size: int) -> None:
+    if size >= 2 and per_rank % size == 0:
+        return
+    valid = [n for n in range(2, per_rank + 1) if per_rank % n == 0]
+    raise ConfigError(
+        f"num_generations={size} does not divide the {per_rank} trajectories a process plays per "
+        f"window ({per_rank * world_size} over {world_size} processes); valid: "
+        f"{', '.join(map(str, valid)) or 'none, raise per_device_train_batch_size'}"
+    )

@@ -1,0 +1,107 @@
+"""What is played: where envs, tasks and reward weights come from."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym import envs
+from agentgym.envs.base import Env
+from agentgym.envs.taskset import TaskSet
+from agentgym.errors import ConfigError
+from agentgym.trainer.sampler import Tasks
+
+MakeEnv = Callable[[], Env]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Game:
+    """An env as training sees it."""
+
+    name: str
+    """As it stands in the trajectories."""
+    make_env: MakeEnv
+    reward_weights: dict[str, float]
+    """The env's own, by name."""
+    train: Tasks
+    held_out: Callable[[], Tasks]
+    """Tasks for evaluation; asked for only when there is one."""
+
+
+Rows = Sequence[Mapping[str, Any]]
+"""A `datasets.Dataset`, or a list of mappings."""
+
+
+def game_of(
+    env: str | MakeEnv,
+    env_kwargs: Mapping[str, Any] | None = None,
+    *,
+    train_rows: Rows | None = None,
+    eval_rows: Rows | None = None,
+) -> Game:
+    """The game of a registered env or of a factory; rows replace the env's own tasks.
+
+    Raises:
+        NotRegisteredError: no such env.
+        ConfigError: a factory was given arguments.
+    """
+    make_env = _factory(env, dict(env_kwargs or {}))
+    probe = make_env()
+    try:
+        return Game(
+            name=env if isinstance(env, str) else _name(env),
+            make_env=make_env,
+            reward_weights=dict(probe.reward_weights),
+            train=probe.tasks("train") if train_rows is None else TaskSet.from_rows(train_rows),
+            held_out=lambda: _held_out(make_env, eval_rows),
+        )
+    finally:
+        probe.close()
+
+
+def _held_out(make_env: MakeEnv, rows: Rows | None) -> Tasks:
+    if rows is not None:
+        return TaskSet.from_rows(rows)
+    probe = make_env()
+    try:
+        tasks: Tasks = probe.tasks("eval")
+        return tasks
+    finally:
+        probe.close()
+
+
+def _factory(env: str | MakeEnv, kwargs: dict[str, Any]) -> MakeEnv:
+    if isinstance(env, str):
+        name = env
+        return lambda: envs.make(name, **kwargs)
+    if kwargs:
+        raise ConfigError("env_kwargs go to a registered env; a factory has its own arguments")
+    return env
+
+
+def _name(factory: object) -> str:
+    return factory.__name__ if isinstance(factory, type) else type(factory).__name__
+
+
+def weights_by_name(
+    own: Mapping[str, float], functions: Sequence[str], given: Mapping[str, float] | None
+) -> dict[str, float]:
+    """Weight of every reward: what was given, else the env's own, else 1.
+
+    Args:
+        own: the env's weights.
+        functions: names of the reward functions.
+        given: the user's weights.
+
+    Raises:
+        ConfigError: two functions have one name, or a weight is for no reward that is known.
+    """
+    known = [*own, *functions]
+    twice = sorted({name for name in known if known.count(name) > 1})
+    if twice:
+        raise ConfigError(f"two rewards are called {twice[0]!r}: give one function another name")
+    unknown = sorted((given or {}).keys() - set(known))
+    if unknown and own:
+        raise ConfigError(
+            f"reward_weights names {unknown[0]!r}, but the rewards are {', '.join(known)}"
+        )
+    return {**own, **dict.fromkeys(functions, 1.0), **(given or {})}

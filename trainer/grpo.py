@@ -1,0 +1,422 @@
+"""TRL's GRPO trainer with another data path: whole agent episodes instead of completions.
+
+TRL keeps what it does well: model, PEFT, reference and reward models, the Hugging Face loop with
+its callbacks, logging and checkpoints. Replaced are the sampler, generation, buffering, padding,
+the forward pass and the loss. One call of `training_step` in Hugging Face's loop makes one whole
+optimizer step, in as many micro-batches as the token budget asks for.
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from trl.models.utils import disable_gradient_checkpointing
+from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.utils import use_adapter
+
+from agentgym.engines.base import Engine
+from agentgym.envs.taskset import TaskSet
+from agentgym.errors import ConfigError
+from agentgym.rendering import renderer_for
+from agentgym.rendering.base import Renderer
+from agentgym.rewards.rubric import Rubric
+from agentgym.rollout.player import Player, SamplingDefaults
+from agentgym.rollout.scheduler import Scheduler
+from agentgym.trainer import trl_contract
+from agentgym.trainer.advantages import compute_advantages
+from agentgym.trainer.callbacks import AgentCallback
+from agentgym.trainer.config import AgentGRPOConfig
+from agentgym.trainer.episodes import Episode
+from agentgym.trainer.evaluation import evaluation_metrics
+from agentgym.trainer.game import MakeEnv, Rows, game_of, weights_by_name
+from agentgym.trainer.logprobs import TokenLogprobs, packing_refusal, token_logprobs
+from agentgym.trainer.metrics import Metrics, window_metrics
+from agentgym.trainer.packing import PackedBatch
+from agentgym.trainer.ranks import Ranks
+from agentgym.trainer.rollouts import Rollouts
+from agentgym.trainer.sampler import Sampler, Tasks, held_out
+from agentgym.trainer.setup import Rewards, named_rewards, scheduler_for, tokenizer_of
+from agentgym.trainer.slots import slot_loader
+from agentgym.trainer.trl_rewards import TRLRewards, with_columns
+from agentgym.trainer.update import Update
+from agentgym.trainer.window import Window, make_window
+from agentgym.trajectory import RolloutOutput, RolloutRequest
+
+trl_contract.check()
+
+logger = logging.getLogger(__name__)
+
+
+class AgentGRPOTrainer(GRPOTrainer):
+    """Trains a policy on an env by GRPO over multi-turn trajectories.
+
+    Args:
+        model: path, hub id, or a causal language model.
+        args: settings.
+        env: registered id, or a factory of envs.
+        env_kwargs: for a registered env.
+        rewards: functions of the whole trajectory, beside the env's own rewards.
+        reward_funcs: functions in TRL's convention, and reward models.
+        scheduler: referee instead of the env's; an instance, a class or a registered name.
+        engine: samples instead of the model that is trained; the caller closes it.
+        renderer: between messages and tokens; by default the tokenizer's.
+        processing_class: tokenizer; by default the model's.
+        train_dataset: its rows are the tasks, instead of the env's own.
+        eval_dataset: the same for evaluation.
+
+    Raises:
+        UsageError: something cannot work; known before the model is loaded wherever possible.
+    """
+
+    _tag_names = ["trl", "grpo", "agentgym"]
+    args: AgentGRPOConfig
+
+    def __init__(  # noqa: PLR0913 (TRL's signature)
+        self,
+        model: str | PreTrainedModel,
+        args: AgentGRPOConfig | None = None,
+        *,
+        env: str | MakeEnv,
+        env_kwargs: Mapping[str, Any] | None = None,
+        rewards: Rewards | None = None,
+        reward_funcs: Any = None,
+        scheduler: Scheduler | str | type[Scheduler] | None = None,
+        engine: Engine | None = None,
+        renderer: Renderer | None = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        reward_processing_classes: Any = None,
+        train_dataset: Rows | None = None,
+        eval_dataset: Rows | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[Any, Any] = (None, None),
+        quantization_config: Any = None,
+        peft_config: Any = None,
+    ) -> None:
+        args = args if args is not None else AgentGRPOConfig()
+        tokenizer = tokenizer_of(model, processing_class)
+        self.renderer = renderer if renderer is not None else renderer_for(tokenizer)
+        self.game = game_of(env, env_kwargs, train_rows=train_dataset, eval_rows=eval_dataset)
+        if args.max_steps <= 0 and self.game.train.size is None:
+            raise ConfigError(f"env {self.game.name!r} makes tasks without end: set max_steps")
+        functions = named_rewards(rewards)
+        self.trl_rewards = TRLRewards(reward_funcs, timeout_s=args.reward_timeout_s)
+        names = [*functions, *self.trl_rewards.names]
+        self.weights = weights_by_name(self.game.reward_weights, names, args.reward_weights)
+        self.rubric = Rubric(functions, self.weights, timeout_s=args.reward_timeout_s)
+        self.scheduler = scheduler_for(scheduler, self.game, self.renderer)
+        self.rollouts = Rollouts(self._make_engine, self._make_player, engine=engine)
+        self.window: Window | None = None
+        self._computed_tokens = 0
+        with self.trl_rewards.handed_to(args, reward_processing_classes) as for_trl:
+            super().__init__(
+                model=model,
+                args=args,
+                train_dataset=_placeholder(),
+                eval_dataset=_placeholder(),
+                processing_class=tokenizer,
+                callbacks=callbacks,
+                optimizers=optimizers,
+                quantization_config=quantization_config,
+                peft_config=peft_config,
+                **for_trl,
+            )
+        self.trl_rewards.take_over(self)
+        self.ranks = Ranks(self.accelerator)
+        self.sampler = Sampler(
+            env=self.game.name,
+            tasks=self.game.train,
+            seed=args.seed,
+            group_size=args.num_generations,
+            shuffle=bool(args.shuffle_dataset),
+        )
+        self._check_model()
+
+    @property
+    def policy(self) -> PreTrainedModel:
+        """The model that is trained."""
+        model: Any = self.model
+        return cast(PreTrainedModel, model)
+
+    # --- extension points
+
+    def compute_logprobs(self, model: nn.Module, batch: PackedBatch) -> TokenLogprobs:
+        """Log-probabilities of the trained tokens under any model: policy, old or reference."""
+        with self.accelerator.autocast():
+            return token_logprobs(
+                model, batch, temperature=self.args.temperature, with_entropy=True
+            )
+
+    def compute_advantages(self, rewards: Tensor, group_ids: Sequence[str]) -> Tensor:
+        """[B] advantages of all ranks' trajectories from their rewards; NaN = unscored."""
+        return compute_advantages(
+            rewards,
+            group_ids,
+            estimator=self.args.advantage_estimator,
+            scale=self.args.scale_rewards,
+        )
+
+    # --- Hugging Face's loop
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train; on every way out no env, connection or thread of the rollout is left."""
+        self.window = None
+        with self.rollouts.session():
+            return super().train(*args, **kwargs)
+
+    def get_train_dataloader(self) -> "DataLoader[Any]":
+        """Counts micro-steps; tasks and seeds follow from the optimizer step."""
+        return slot_loader(self._steps_per_epoch() * self.args.gradient_accumulation_steps)
+
+    def num_examples(self, dataloader: "DataLoader[Any]") -> int:
+        """Trajectories of an epoch."""
+        return len(dataloader) * self.args.per_device_train_batch_size * self.args.world_size
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        """Of this rank's last optimizer step."""
+        tokens, self._computed_tokens = self._computed_tokens, 0
+        size: int = self.policy.num_parameters(exclude_embeddings=True)
+        return 6 * tokens * size
+
+    def training_step(
+        self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
+    ) -> Tensor:
+        """The whole optimizer step in the last of its micro-steps; the others do nothing."""
+        if not self.accelerator.sync_gradients:
+            return torch.zeros((), device=self.accelerator.device)
+        started = time.perf_counter()
+        position = self.state.global_step % self.args.steps_per_window
+        if position == 0:
+            self.window = self._next_window()
+        if self.window is None:
+            raise ConfigError(
+                f"step {self.state.global_step} lies inside a window of "
+                f"{self.args.steps_per_window} optimizer steps: resume from a multiple of it"
+            )
+        loss = self._update(model, self.window, position)
+        self._log_train({"step_time": time.perf_counter() - started})
+        return loss
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        """Not used: the loss is a function in `agentgym.registry.LOSSES`."""
+        raise NotImplementedError(
+            "register a loss in agentgym.registry.LOSSES and set loss_type, or override "
+            "compute_logprobs or compute_advantages"
+        )
+
+    def evaluate(
+        self,
+        eval_dataset: Rows | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """Play held-out tasks and log the result as `eval_reward` and so on."""
+        tasks = None if eval_dataset is None else TaskSet.from_rows(eval_dataset)
+        started = time.perf_counter()
+        figures = self.evaluate_env(
+            tasks=tasks, name=f"{metric_key_prefix}-{self.state.global_step}"
+        )
+        figures["runtime"] = time.perf_counter() - started
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in figures.items()}
+        self.policy.eval()
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
+
+    def evaluate_env(
+        self,
+        *,
+        num_tasks: int | None = None,
+        temperature: float | None = None,
+        tasks: Tasks | None = None,
+        name: str = "eval",
+    ) -> Metrics:
+        """Play held-out tasks; the same tasks and seeds on every call. Collective.
+
+        Args:
+            num_tasks: by default `args.num_eval_tasks`.
+            temperature: by default `args.eval_temperature`, else the training temperature.
+            tasks: by default the env's held-out ones.
+            name: what callbacks are told.
+
+        Returns:
+            The figures of `evaluation_metrics`.
+        """
+        args = self.args
+        default = args.temperature if args.eval_temperature is None else args.eval_temperature
+        requests = held_out(
+            self.game.name,
+            self.game.held_out() if tasks is None else tasks,
+            num_tasks=args.num_eval_tasks if num_tasks is None else num_tasks,
+            group_size=args.num_generations_eval,
+            seed=args.seed,
+        )
+        outputs = self._play(
+            self.ranks.share(requests, args.num_generations_eval),
+            temperature=default if temperature is None else temperature,
+        )
+        for callback in self._agent_callbacks():
+            callback.on_evaluation(args, self.state, self.control, outputs=outputs, name=name)
+        return evaluation_metrics(self.ranks.gather_all([Episode.of(output) for output in outputs]))
+
+    # --- one window
+
+    def _next_window(self) -> Window:
+        args, per_rank = self.args, self.args.groups_per_rank
+        number = self.state.global_step // args.steps_per_window
+        first = (number * self.ranks.count + self.ranks.index) * per_rank
+        requests = self.sampler.groups(range(first, first + per_rank))
+        outputs = self._play(requests, temperature=args.temperature)
+        episodes = self.ranks.gather_all([Episode.of(output) for output in outputs])
+        rewards = torch.tensor([_number(e.reward) for e in episodes], dtype=torch.float64)
+        everyones = self.compute_advantages(rewards, [episode.group for episode in episodes])
+        advantages = self.ranks.own(everyones.tolist())
+        settings = args.plan_settings(padding=self._packing_refusal is not None)
+        window = make_window(outputs, advantages, settings, self.ranks)
+        self._log_train(window_metrics(episodes))
+        for callback in self._agent_callbacks():
+            callback.on_window(
+                args, self.state, self.control, outputs=outputs, advantages=advantages
+            )
+        self._fill_old_logprobs(window)
+        return window
+
+    def _play(
+        self, requests: Sequence[RolloutRequest], *, temperature: float
+    ) -> list[RolloutOutput]:
+        """This rank's trajectories with all their rewards; collective."""
+        self.policy.eval()
+        weights = self.state.global_step
+        with self.rollouts.session() as loop:
+            played = self.ranks.together(
+                lambda: self.rollouts.play(requests, weights=weights, temperature=temperature)
+            )
+            self._log_train({"time/rollout": played.seconds, "time/sync": played.sync_seconds})
+            if not self.trl_rewards.names:
+                return played.outputs
+            columns = self.trl_rewards.score(
+                self, requests, played.outputs, loop=loop, ranks=self.ranks
+            )
+        return [
+            with_columns(output, scores, errors, weights=self.weights)
+            for output, (scores, errors) in zip(played.outputs, columns, strict=True)
+        ]
+
+    def _make_player(self, engine: Engine) -> Player:
+        callbacks = self._agent_callbacks()
+
+        def tell(output: RolloutOutput) -> None:
+            for callback in callbacks:
+                callback.on_trajectory(output)
+
+        return Player(
+            engine=engine,
+            renderer=self.renderer,
+            scheduler=self.scheduler,
+            budget=self.args.budget,
+            sampling=SamplingDefaults(),
+            score=self.rubric.score_one,
+            on_output=tell if callbacks else None,
+            concurrency=self.args.concurrency,
+            max_failed_fraction=self.args.max_failed_fraction,
+        )
+
+    # --- one optimizer step
+
+    def _update(self, model: nn.Module, window: Window, position: int) -> Tensor:
+        model.train()
+        started = time.perf_counter()
+        part = window.take(position)
+        update = Update(
+            self.accelerator,
+            self.args.loss_settings,
+            forward=lambda batch: self.compute_logprobs(model, batch),
+            reference=self._reference if self.args.beta else None,
+        )
+        loss = update.run(model, part)
+        seconds = time.perf_counter() - started
+        self._computed_tokens = update.metrics.num_input_tokens
+        self._log_train(
+            {
+                **update.metrics.over(self.ranks),
+                "time/update": seconds - update.logprob_seconds,
+                "time/logprob": update.logprob_seconds,
+                "skipped_update": float(part.is_empty),
+            }
+        )
+        return loss
+
+    def _fill_old_logprobs(self, window: Window) -> None:
+        """For parts trained after the weights have changed; the first part needs none."""
+        started = time.perf_counter()
+        for part in window.parts[1:]:
+            for micro in part.micro_batches:
+                batch = micro.batch.to(str(self.accelerator.device))
+                micro.old_logprobs = self._without_grad(self.policy, batch).logprobs
+        self._log_train({"time/old_logprob": time.perf_counter() - started})
+
+    def _without_grad(self, model: nn.Module, batch: PackedBatch) -> TokenLogprobs:
+        checkpointing = disable_gradient_checkpointing(
+            self.policy, cast(dict[str, Any] | None, self.args.activation_checkpointing_kwargs)
+        )
+        with torch.no_grad(), checkpointing:
+            return self.compute_logprobs(model, batch)
+
+    def _reference(self, batch: PackedBatch) -> TokenLogprobs:
+        """Under the reference: a model of its own, or the policy without its adapter."""
+        if self.ref_model is not None:
+            return self._without_grad(self.ref_model, batch)
+        policy = self.accelerator.unwrap_model(self.model)
+        with use_adapter(policy, adapter_name="ref" if "ref" in policy.peft_config else None):
+            return self._without_grad(self.policy, batch)
+
+    # --- small things
+
+    def _check_model(self) -> None:
+        if self.aux_loss_enabled:
+            raise ConfigError(
+                "the load-balancing loss of mixture-of-experts models is not supported: set "
+                "router_aux_loss_coef=0.0 to train without it"
+            )
+        self._packing_refusal = packing_refusal(self.policy)
+        if self._packing_refusal is not None:
+            logger.warning("rows are padded, not packed: %s", self._packing_refusal)
+
+    def _steps_per_epoch(self) -> int:
+        size = self.game.train.size
+        if size is None:
+            return self.args.max_steps
+        groups = self.args.groups_per_rank * self.args.world_size
+        windows: int = -(-size // groups)
+        return windows * self.args.steps_per_window
+
+    def _make_engine(self) -> Engine:
+        from agentgym.engines.transformers import transformers_engine
+
+        return transformers_engine(self.policy)
+
+    def _agent_callbacks(self) -> list[AgentCallback]:
+        return [c for c in self.callback_handler.callbacks if isinstance(c, AgentCallback)]
+
+    def _log_train(self, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            self._metrics["train"][name].append(value)
+
+    def _send_telemetry(self) -> None:
+        """TRL reports to its hub which trainer is used; this one does not."""
+
+
+def _placeholder() -> Dataset:
+    """TRL wants a dataset; tasks come from the game."""
+    return Dataset.from_dict({"prompt": [""]})
+
+
+def _number(reward: float | None) -> float:
+    return float("nan") if reward is None else reward

@@ -1,0 +1,93 @@
+"""From what a user may hand in to what the trainer works with."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from trl.trainer.utils import get_callable_name, get_config_model_id
+
+from agentgym.errors import ConfigError
+from agentgym.registry import REWARDS, SCHEDULERS
+from agentgym.rendering.base import Renderer
+from agentgym.rewards.rubric import Reward
+from agentgym.rollout.gym_scheduler import GymScheduler
+from agentgym.rollout.scheduler import Scheduler
+from agentgym.trainer.game import Game
+
+Rewards = Mapping[str, Reward] | Sequence[Reward | str]
+"""Reward functions by name, or a list of functions and registered names."""
+
+
+def tokenizer_of(model: str | PreTrainedModel, processing_class: object) -> PreTrainedTokenizerBase:
+    """The tokenizer that was handed in, or the model's own.
+
+    Raises:
+        ConfigError: it is a multimodal processor, or the model has no tokenizer.
+    """
+    if isinstance(processing_class, PreTrainedTokenizerBase):
+        return processing_class
+    if processing_class is not None:
+        raise ConfigError(
+            f"processing_class must be a tokenizer, got {type(processing_class).__name__}: "
+            "only text is supported"
+        )
+    name = model if isinstance(model, str) else get_config_model_id(model.config)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot load a tokenizer from {name!r}: {_first_line(error)}") from error
+    assert isinstance(tokenizer, PreTrainedTokenizerBase)
+    return tokenizer
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def named_rewards(rewards: Rewards | None) -> dict[str, Reward]:
+    """Reward functions by name.
+
+    Raises:
+        NotRegisteredError: no reward is registered under a given name.
+        ConfigError: two have the same name.
+    """
+    if isinstance(rewards, Mapping):
+        return dict(rewards)
+    named: dict[str, Reward] = {}
+    for reward in rewards or ():
+        name = reward if isinstance(reward, str) else get_callable_name(reward)
+        if name in named:
+            raise ConfigError(f"two rewards are called {name!r}: hand them in as a dict")
+        named[name] = REWARDS.get(reward) if isinstance(reward, str) else reward
+    return named
+
+
+def scheduler_for(
+    scheduler: Scheduler | str | type[Scheduler] | None, game: Game, renderer: Renderer
+) -> Scheduler:
+    """The referee that was handed in, or one of that name or class over the game's env.
+
+    Raises:
+        NotRegisteredError: no such scheduler.
+    """
+    if isinstance(scheduler, Scheduler):
+        return scheduler
+    factory: Any = SCHEDULERS.get(scheduler) if isinstance(scheduler, str) else scheduler
+    if factory is None:
+        factory = GymScheduler
+    if not (isinstance(factory, type) and issubclass(factory, GymScheduler)):
+        return _built(scheduler, factory())
+    return _built(
+        scheduler,
+        factory(
+            game.make_env,
+            reward_weights=game.reward_weights,
+            count_tokens=lambda text: len(renderer.encode(text)),
+        ),
+    )
+
+
+def _built(asked: object, built: object) -> Scheduler:
+    if not isinstance(built, Scheduler):
+        raise ConfigError(f"scheduler {asked!r} made a {type(built).__name__}, no Scheduler")
+    return built

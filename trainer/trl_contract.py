@@ -1,0 +1,25 @@
+"""What this package relies on in TRL beyond its public interface, checked when it is imported."""
+
+from collections.abc import Sequence
+
+import trl
+from packaging.version import Version
+from trl.trainer import utils
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+METHODS = ("_calculate_rewards", "_send_telemetry", "_save_checkpoint", "log", "training_step")
+FUNCTIONS = ("use_adapter", "get_callable_name")
+
+
+def check(version: str = trl.__version__, methods: Sequence[str] = METHODS) -> None:
+    """Raise if the installed TRL is not the one this trainer was written for.
+
+    Raises:
+        ImportError: names what is missing.
+    """
+    if not Version("1.16") <= Version(version) < Version("1.17"):
+        raise ImportError(f"trl {version} is installed, this trainer needs trl>=1.16,<1.17")
+    missing = [name for name in methods if name not in dir(GRPOTrainer)]
+    missing += [name for name in FUNCTIONS if name not in dir(utils)]
+    if missing:
+        raise ImportError(f"trl {version} has no {missing[0]!r}, which this trainer relies on")
