@@ -50,11 +50,11 @@ class Env(gymnasium.Env[Observation, Any]):
     max_turns: int | None = None
     """Steps after which the episode is truncated."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         pair_up(cls)
         for method in ("reset", "step"):
-            if cls.__dict__.get(method, getattr(cls, method)) is Env.__dict__[method]:
+            if getattr(cls, method) is getattr(Env, method):
                 raise TypeError(f"{cls.__name__} must define {method} or a{method}")
 
     @cached_property
@@ -66,12 +66,12 @@ class Env(gymnasium.Env[Observation, Any]):
         return MessageSpace()
 
     @cached_property
-    def contract(self) -> Contract:
+    def _contract(self) -> Contract:
         """Where this env stands, for the checks around its methods."""
         return Contract()
 
     @cached_property
-    def worker(self) -> Worker:
+    def _worker(self) -> Worker:
         """The thread of the sync side."""
         return Worker()
 
@@ -100,7 +100,7 @@ class Env(gymnasium.Env[Observation, Any]):
 
     def close(self) -> None:
         """Free what the env holds; a second call does nothing."""
-        self.worker.stop()
+        self._worker.stop()
 
     async def areset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
         """`reset` for the event loop."""
@@ -112,7 +112,7 @@ class Env(gymnasium.Env[Observation, Any]):
 
     async def aclose(self) -> None:
         """`close` for the event loop."""
-        self.worker.stop()
+        self._worker.stop()
 
     async def acut(self) -> dict[str, float | None]:
         """End the episode where the caller's budget cut it.
@@ -142,15 +142,15 @@ class Env(gymnasium.Env[Observation, Any]):
 
     def end_episode(self) -> bool:
         """Allow no further step; True if one was allowed."""
-        if self.contract.phase is not Phase.PLAYING:
+        if self._contract.phase is not Phase.PLAYING:
             return False
-        self.contract.phase = Phase.OVER
+        self._contract.phase = Phase.OVER
         return True
 
     @property
     def is_last_turn(self) -> bool:
         """True in the step that reaches `max_turns`."""
-        return self.max_turns is not None and self.contract.turn >= self.max_turns
+        return self.max_turns is not None and self._contract.turn >= self.max_turns
 
 
 def weighted_sum(rewards: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:

@@ -30,6 +30,10 @@ ResetResult = tuple[Observation, Info]
 StepResult = tuple[Observation, float, bool, bool, Info]
 
 
+class _StepAfterEndError(EpisodeOverError, gymnasium.error.ResetNeeded):
+    """Known to Gymnasium's users by their own class too."""
+
+
 class Phase(Enum):
     """Where an env stands in its episode."""
 
@@ -76,7 +80,7 @@ class Contract:
         if self.phase is Phase.NEW:
             raise gymnasium.error.ResetNeeded("call reset before step")
         if self.phase is Phase.OVER:
-            raise EpisodeOverError("the episode is over: call reset before the next step")
+            raise _StepAfterEndError("the episode is over: call reset before the next step")
         message = as_action(action)
         self.turn += 1
         return message
@@ -161,16 +165,16 @@ def as_rewards(rewards: Any) -> dict[str, float | None]:
 def pair_up(cls: "type[Env]") -> None:
     """Give a new env class both sides, checked, of what it defines itself."""
     own = dict(cls.__dict__)
-    for name, check, acheck in (
-        ("reset", _checked_reset, _checked_areset),
-        ("step", _checked_step, _checked_astep),
-        ("close", _checked_close, _checked_aclose),
+    for name, check, acheck, offload in (
+        ("reset", _checked_reset, _checked_areset, _offloaded),
+        ("step", _checked_step, _checked_astep, _offloaded),
+        ("close", _checked_close, _checked_aclose, _offloaded_last),
     ):
         side, aside = own.get(name), own.get("a" + name)
         if side is None and aside is None:
             continue
         setattr(cls, name, check(side or _blocking(aside)))
-        setattr(cls, "a" + name, acheck(aside or _offloaded(side)))
+        setattr(cls, "a" + name, acheck(aside or offload(side)))
 
 
 _Side = Callable[..., Any]
@@ -185,9 +189,21 @@ def _blocking(aside: Any) -> _Side:
 
 
 def _offloaded(side: Any) -> _Side:
+    """In the env's own thread, because what one call opens may be bound to it."""
+
     @functools.wraps(side)
     async def aside(self: "Env", *args: Any, **kwargs: Any) -> Any:
-        return await self.worker.run(functools.partial(side, self, *args, **kwargs))
+        return await self._worker.run(functools.partial(side, self, *args, **kwargs))
+
+    return aside
+
+
+def _offloaded_last(side: Any) -> _Side:
+    """Like `_offloaded`, but it happens even if nobody waits for it any more."""
+
+    @functools.wraps(side)
+    async def aside(self: "Env") -> Any:
+        return await self._worker.run_last(functools.partial(side, self))
 
     return aside
 
@@ -195,11 +211,11 @@ def _offloaded(side: Any) -> _Side:
 def _checked_reset(side: _Side) -> _Side:
     @functools.wraps(side)
     def reset(self: "Env", *, seed: int | None = None, options: Info | None = None) -> ResetResult:
-        if self.contract.entered:
+        if self._contract.entered:
             return side(self, seed=seed, options=options)  # type: ignore[no-any-return]
         self.seed_generator(seed)
-        with self.contract.entering():
-            return self.contract.accept_reset(side(self, seed=seed, options=options))
+        with self._contract.entering():
+            return self._contract.accept_reset(side(self, seed=seed, options=options))
 
     return reset
 
@@ -209,11 +225,11 @@ def _checked_areset(aside: _Side) -> _Side:
     async def areset(
         self: "Env", *, seed: int | None = None, options: Info | None = None
     ) -> ResetResult:
-        if self.contract.entered:
+        if self._contract.entered:
             return await aside(self, seed=seed, options=options)  # type: ignore[no-any-return]
         self.seed_generator(seed)
-        with self.contract.entering():
-            return self.contract.accept_reset(await aside(self, seed=seed, options=options))
+        with self._contract.entering():
+            return self._contract.accept_reset(await aside(self, seed=seed, options=options))
 
     return areset
 
@@ -221,11 +237,11 @@ def _checked_areset(aside: _Side) -> _Side:
 def _checked_step(side: _Side) -> _Side:
     @functools.wraps(side)
     def step(self: "Env", action: Any) -> StepResult:
-        if self.contract.entered:
+        if self._contract.entered:
             return side(self, action)  # type: ignore[no-any-return]
-        message = self.contract.before_step(action)
-        with self.contract.entering():
-            return self.contract.accept_step(side(self, message), self.max_turns)
+        message = self._contract.before_step(action)
+        with self._contract.entering():
+            return self._contract.accept_step(side(self, message), self.max_turns)
 
     return step
 
@@ -233,11 +249,11 @@ def _checked_step(side: _Side) -> _Side:
 def _checked_astep(aside: _Side) -> _Side:
     @functools.wraps(aside)
     async def astep(self: "Env", action: Any) -> StepResult:
-        if self.contract.entered:
+        if self._contract.entered:
             return await aside(self, action)  # type: ignore[no-any-return]
-        message = self.contract.before_step(action)
-        with self.contract.entering():
-            return self.contract.accept_step(await aside(self, message), self.max_turns)
+        message = self._contract.before_step(action)
+        with self._contract.entering():
+            return self._contract.accept_step(await aside(self, message), self.max_turns)
 
     return astep
 
@@ -245,12 +261,12 @@ def _checked_astep(aside: _Side) -> _Side:
 def _checked_close(side: _Side) -> _Side:
     @functools.wraps(side)
     def close(self: "Env") -> None:
-        if self.contract.entered:
+        if self._contract.entered:
             side(self)
-        elif self.contract.closing():
-            with self.contract.entering():
+        elif self._contract.closing():
+            with self._contract.entering():
                 side(self)
-            self.worker.stop()
+            self._worker.stop()
 
     return close
 
@@ -258,12 +274,12 @@ def _checked_close(side: _Side) -> _Side:
 def _checked_aclose(aside: _Side) -> _Side:
     @functools.wraps(aside)
     async def aclose(self: "Env") -> None:
-        if self.contract.entered:
+        if self._contract.entered:
             await aside(self)
-        elif self.contract.closing():
-            with self.contract.entering():
+        elif self._contract.closing():
+            with self._contract.entering():
                 await aside(self)
-            self.worker.stop()
+            self._worker.stop()
 
     return aclose
 

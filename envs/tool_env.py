@@ -53,8 +53,10 @@ class ToolEnv(Env):
     system_prompt: str | None = None
     """First message, if `prompt` brings none."""
 
-    _episode: Episode
-    _context: ToolContext
+    episode: Episode
+    """The one being played; `reset` begins it."""
+
+    _tool_context: ToolContext
 
     def prompt(self, task: Task) -> str | list[Message]:
         """The question, or the messages that ask it."""
@@ -74,21 +76,21 @@ class ToolEnv(Env):
         messages = as_messages(self.prompt(task), "prompt")
         if self.system_prompt is not None and messages[0].role != "system":
             messages.insert(0, system(self.system_prompt))
-        self._episode = Episode(task=task, messages=list(messages))
-        self._context = ToolContext(
+        self.episode = Episode(task=task, messages=list(messages))
+        self._tool_context = ToolContext(
             rng=random.Random(int(self.np_random.integers(2**63))),
-            state=self._episode.state,
+            state=self.episode.state,
             count_tokens=options.get("count_tokens", approximate_tokens),
         )
         return messages, {"task_id": task.id}
 
     async def astep(self, action: Any) -> StepResult:
         """Run the calls of a message; one without any is the answer."""
-        episode = self._episode
+        episode = self.episode
         episode.turns += 1
         episode.messages.append(action)
         if action.tool_calls or action.malformed_calls:
-            results = await run_calls(self.tools, action, self._context)
+            results = await run_calls(self.tools, action, self._tool_context)
             episode.tool_results += results
             return await self._go_on([result.to_message() for result in results], results)
         if action.content.strip():
@@ -104,7 +106,7 @@ class ToolEnv(Env):
         return await self._scores() if self.end_episode() else {}
 
     async def _go_on(self, observation: Observation, results: list[ToolResult]) -> StepResult:
-        self._episode.messages += observation
+        self.episode.messages += observation
         if self.is_last_turn:
             _, reward, terminated, truncated, info = await self._end(StopReason.MAX_TURNS)
             return observation, reward, terminated, truncated, info | {"tool_results": results}
@@ -120,9 +122,9 @@ class ToolEnv(Env):
     async def _scores(self) -> dict[str, float | None]:
         if inspect.iscoroutinefunction(self.score):
             with boundary(RewardError, "score", also=_EXITS):
-                return as_rewards(await self.score(self._episode))
+                return as_rewards(await self.score(self.episode))
         return as_rewards(await in_thread(self._score_blocking))
 
     def _score_blocking(self) -> Any:
         with boundary(RewardError, "score", also=_EXITS):
-            return self.score(self._episode)
+            return self.score(self.episode)

@@ -71,10 +71,20 @@ compare = _load("compare")
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" in metafunc.fixturenames:
-        path: Path = metafunc.config.getoption("--cases")
-        lines = path.read_text(encoding="utf-8").splitlines()
-        cases = [json.loads(line) for line in lines if line.strip()]
+        cases = _read(metafunc.config.getoption("--cases"))
         metafunc.parametrize("case", cases, ids=[case["id"] for case in cases])
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        raise pytest.UsageError(f"--cases: there is no file {path}")
+    cases = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            cases += [json.loads(line)] if line.strip() else []
+        except json.JSONDecodeError as error:
+            raise pytest.UsageError(f"--cases: {path}:{number} is no JSON: {error}") from error
+    return cases
 
 
 def test_case(case: dict[str, Any]) -> None:
@@ -96,7 +106,7 @@ def observe(run: Run, case: Mapping[str, Any]) -> dict[str, Any]:
     start = time.perf_counter()
     try:
         said = dict(run(case))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - what it raises is what the case judges
         said = {"raises": error, "message": str(error), "error": str(error), "exception": True}
     seconds = time.perf_counter() - start
     allocated_mb = tracemalloc.get_traced_memory()[1] / 2**20

@@ -27,7 +27,7 @@ _MIN_OUTPUT_TOKENS = 8
 _EXITS = (SystemExit, KeyboardInterrupt)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tool:
     """A function with what the model is told about it and the limits it runs under."""
 

@@ -8,7 +8,7 @@ from agentgym.tools.context import CountTokens
 
 _MARKERS = ("\n[... {} characters cut ...]\n", " ... ", "…", "")
 _MARKER_SHARE = 4
-_MAX_CHARACTERS_PER_TOKEN = 64
+_MAX_CHARACTERS_PER_TOKEN = 16
 
 
 def cut_middle(text: str, limit: int, count_tokens: CountTokens) -> str:
@@ -17,14 +17,11 @@ def cut_middle(text: str, limit: int, count_tokens: CountTokens) -> str:
         return text
     most = min(len(text) - 1, limit * _MAX_CHARACTERS_PER_TOKEN)
     marker = next(m for m in _MARKERS if count_tokens(m) * _MARKER_SHARE <= limit)
-    fits, too_many = 0, most + 1
-    while too_many - fits > 1:
-        middle = (fits + too_many) // 2
-        if count_tokens(_ends(text, middle, marker)) <= limit:
-            fits = middle
-        else:
-            too_many = middle
-    return _ends(text, fits, marker)
+    marked = count_tokens(marker)
+    kept = most
+    while kept > 0 and (tokens := count_tokens(_ends(text, kept, marker))) > limit:
+        kept = min(kept - 1, kept * (limit - marked) // max(tokens - marked, 1))
+    return _ends(text, kept, marker)
 
 
 def _ends(text: str, kept: int, marker: str) -> str:
