@@ -5,6 +5,7 @@ pydantic, so that YAML, flags and Python obey the same rules. What a layer contr
 only to name the file or the flag in an error.
 """
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -26,6 +27,11 @@ class Config(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True
     )
+
+    @classmethod
+    def beneath(cls, given: Mapping[str, Any]) -> list[Path]:  # noqa: ARG003 (for subclasses)
+        """Config files that lie under what files and flags have `given`."""
+        return []
 
 
 C = TypeVar("C", bound=Config)
@@ -85,9 +91,22 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()}
 
 
+def sections(config_class: type[Config]) -> list[tuple[str, list[str]]]:
+    """Headings and their fields: those of each base class, then the class's own."""
+    bases = [base for base in config_class.__mro__[1:] if issubclass(base, Config)]
+    return [
+        (
+            inspect.cleandoc(section.__doc__ or "").split("\n")[0].rstrip("."),
+            [name for name in section.__annotations__ if name in config_class.model_fields],
+        )
+        for section in (*bases, config_class)
+    ]
+
+
 def to_yaml(config: Config) -> str:
     """The resolved settings, usable as a config file again."""
-    values = config.model_dump(mode="json")
+    dumped = config.model_dump(mode="json")
+    values = {name: dumped[name] for _, names in sections(type(config)) for name in names}
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, width=100)
 
 
@@ -100,10 +119,17 @@ def load(config_class: type[C], argv: Sequence[str], *, prog: str = "agentgym") 
     from agentgym.flags import parse_flags
 
     flags = parse_flags(config_class, argv, prog=prog)
-    layers: dict[str, Mapping[str, Any]] = {str(path): read_yaml(path) for path in flags.files}
+    layers = {**_files(config_class, flags.files), "": flags.values}
+    given = {name: value for values in layers.values() for name, value in values.items()}
+    return validate(config_class, {**_files(config_class, config_class.beneath(given)), **layers})
+
+
+def _files(config_class: type[Config], paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """Settings by file."""
+    layers = {str(path): read_yaml(path) for path in paths}
     for source, values in layers.items():
         refuse_unknown(values, config_class.model_fields, source)
-    return validate(config_class, layers | {"": flags.values})
+    return layers
 
 
 def refuse_unknown(values: Mapping[str, Any], known: Mapping[str, Any], source: str) -> None:
@@ -117,6 +143,11 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     """The end of an error message."""
     close = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+
+
+def flag_of(field: str) -> str:
+    """`--run-dir` of `run_dir`; a last underscore only keeps a field's name clear of pydantic's."""
+    return "--" + field.rstrip("_").replace("_", "-")
 
 
 def validate(config_class: type[C], layers: Mapping[str, Mapping[str, Any]]) -> C:
@@ -140,7 +171,7 @@ def _describe(error: ErrorDetails, origin: Mapping[str, str]) -> str:
         return message
     field, *inner = (str(part) for part in error["loc"])
     source = origin.get(field, "")
-    where = f"{source}: {field}" if source else "--" + field.replace("_", "-")
+    where = f"{source}: {field}" if source else flag_of(field)
     if error["type"] == "missing":
         return f"{where} is required"
     path = "".join(f".{part}" for part in inner if not part.endswith("]"))

@@ -32,10 +32,12 @@ Decode = Callable[[Sequence[int]], str]
 def legend(outputs: Iterable[RolloutOutput]) -> Text:
     """What the colours mean, for the sources that occur."""
     seen = {segment.source for output in outputs for segment in output.segments}
-    parts = [
-        (f"{source}: {MEANINGS[source]}", STYLES[source]) for source in STYLES if source in seen
-    ]
-    return Text("   ").join(Text(text, style) for text, style in parts)
+    lines = [(f"{source:>8}  {MEANINGS[source]}", STYLES[source]) for source in STYLES]
+    return Text("\n").join(
+        Text(text, style)
+        for source, (text, style) in zip(STYLES, lines, strict=True)
+        if source in seen
+    )
 
 
 def trajectory_view(output: RolloutOutput, decode: Decode) -> Iterator[Text]:
@@ -74,47 +76,31 @@ def number(value: float | None) -> str:
 def summary_table(outputs: Sequence[RolloutOutput]) -> Table:
     """One row per trajectory, and the means over the scored ones."""
     table = Table(box=None, pad_edge=False, header_style="bold", footer_style="bold")
-    scored = [output for output in outputs if output.is_scored]
-    means = _means(scored)
-    for title, footer in zip(_COLUMNS, ["mean", "", *means, "", ""], strict=True):
-        numeric = title not in ("trajectory", "task", "stop", "rewards")
-        table.add_column(title, footer, justify="right" if numeric else "left", overflow="fold")
+    table.add_column("name", "mean", overflow="fold")
+    table.add_column("task", overflow="fold")
+    for title, footer in zip(_FIGURES, _means(outputs), strict=True):
+        table.add_column(title, footer, justify="right")
+    table.add_column("stop", overflow="fold")
     for output in outputs:
-        table.add_row(*_row(output), style="red" if output.stop_reason.is_failure else "")
+        cells = (output.request_id, output.task_id, *_figures(output), output.stop_reason.value)
+        table.add_row(*cells, style="red" if output.stop_reason.is_failure else "")
     table.show_footer = len(outputs) > 1
     return table
 
 
-_COLUMNS = (
-    "trajectory",
-    "task",
-    "return",
-    "turns",
-    "tokens",
-    "sampled",
-    "seconds",
-    "stop",
-    "rewards",
-)
+_FIGURES = ("return", "turns", "tokens", "sampled", "seconds")
 
 
-def _row(output: RolloutOutput) -> list[str]:
-    return [
-        output.request_id,
-        output.task_id,
-        number(output.reward),
-        str(output.num_turns),
-        str(len(output.token_ids)),
-        str(sum(output.loss_mask)),
-        f"{output.timings.get('total', 0.0):.2f}",
-        output.stop_reason.value,
-        ", ".join(f"{name} {number(value)}" for name, value in output.rewards.items()),
-    ]
+def _figures(output: RolloutOutput) -> list[str]:
+    seconds = output.timings.get("total", 0.0)
+    sizes = (output.num_turns, len(output.token_ids), sum(output.loss_mask))
+    return [number(output.reward), *map(str, sizes), f"{seconds:.2f}"]
 
 
-def _means(scored: Sequence[RolloutOutput]) -> list[str]:
+def _means(outputs: Sequence[RolloutOutput]) -> list[str]:
+    scored = [output for output in outputs if output.is_scored]
     if not scored:
-        return ["-"] * 5
+        return ["-"] * len(_FIGURES)
     return [
         f"{fmean(output.reward or 0.0 for output in scored):.3f}",
         f"{fmean(output.num_turns for output in scored):.1f}",
@@ -124,10 +110,15 @@ def _means(scored: Sequence[RolloutOutput]) -> list[str]:
     ]
 
 
-def print_trajectories(console: Console, outputs: Sequence[RolloutOutput], decode: Decode) -> None:
-    """Every trajectory, the legend and the summary table."""
-    for output in outputs:
+def print_trajectories(
+    console: Console, outputs: Sequence[RolloutOutput], decode: Decode, *, show: int
+) -> None:
+    """The first `show` trajectories in full with the legend, and the summary of all."""
+    shown = outputs[:show]
+    for output in shown:
         for line in trajectory_view(output, decode):
             console.print(line, soft_wrap=not console.is_terminal)
         console.print()
-    console.print(legend(outputs), summary_table(outputs), sep="\n\n")
+    if shown:
+        console.print(legend(shown), "")
+    console.print(summary_table(outputs))

@@ -6,6 +6,7 @@ as the text that was typed. Of the libraries that derive flags from pydantic mod
 """
 
 import argparse
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
@@ -13,7 +14,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, Union, get_args, get_orig
 
 from pydantic.fields import FieldInfo
 
-from agentgym.config import Config, did_you_mean, parse_yaml
+from agentgym.config import Config, did_you_mean, flag_of, parse_yaml, sections
 from agentgym.errors import ConfigError
 
 
@@ -57,38 +58,31 @@ def build_parser(config_class: type[Config], prog: str) -> argparse.ArgumentPars
     parser = _Parser(
         prog=prog,
         usage=f"{prog} [FILE.yaml ...] [--flag value ...]",
-        description=config_class.__doc__,
+        description=inspect.cleandoc(config_class.__doc__ or ""),
         formatter_class=_formatter,
         allow_abbrev=False,
     )
     parser.add_argument("files", nargs="*", metavar="FILE.yaml", help="settings; flags win")
-    sections = [base for base in config_class.__mro__[1:] if issubclass(base, Config)]
-    for section in (*sections, config_class):
-        _add_section(parser, section, config_class.model_fields)
+    for title, names in sections(config_class):
+        if names:
+            group = parser.add_argument_group(title)
+            for name in names:
+                _add_flag(group, name, config_class.model_fields[name])
     return parser
-
-
-def _add_section(
-    parser: argparse.ArgumentParser, section: type[Config], fields: Mapping[str, FieldInfo]
-) -> None:
-    names = [name for name in section.__annotations__ if name in fields]
-    if not names:
-        return
-    title = (section.__doc__ or "").split("\n")[0].rstrip(".")
-    group = parser.add_argument_group(title)
-    for name in names:
-        _add_flag(group, name, fields[name])
 
 
 def _add_flag(group: Any, name: str, field: FieldInfo) -> None:
     kind, _ = _kind(field)
     options: dict[str, Any] = {"metavar": _metavar(field)}
     if kind is bool:
-        options = {"action": argparse.BooleanOptionalAction}
+        options = {"action": "store_true"}
+        no = {"action": "store_false", "help": argparse.SUPPRESS}
+        group.add_argument(f"--no-{flag_of(name)[2:]}", dest=name, default=argparse.SUPPRESS, **no)
     if kind in (list, tuple):
         options |= {"nargs": "*", "action": "extend"}
-    flag = "--" + name.replace("_", "-")
-    group.add_argument(flag, dest=name, default=argparse.SUPPRESS, help=_help(field), **options)
+    group.add_argument(
+        flag_of(name), dest=name, default=argparse.SUPPRESS, help=_help(field), **options
+    )
 
 
 def _kind(field: FieldInfo) -> tuple[Any, bool]:
@@ -127,10 +121,10 @@ def _decode(name: str, raw: Any, field: FieldInfo) -> Any:
         return None
     if kind is not dict:
         return raw
-    value = parse_yaml(raw, f"--{name.replace('_', '-')}")
+    value = parse_yaml(raw, flag_of(name))
     if not isinstance(value, dict):
         hint = "a mapping as YAML or JSON, such as '{\"key\": 1}'"
-        raise ConfigError(f"--{name.replace('_', '-')} {raw!r}: should be {hint}")
+        raise ConfigError(f"{flag_of(name)} {raw!r}: should be {hint}")
     return value
 
 
@@ -143,4 +137,4 @@ def _kebab(argument: str) -> str:
 def _near_flag(flag: str, fields: Mapping[str, FieldInfo]) -> str:
     if not flag.startswith("-"):
         return "; settings are given as --name value, or in a .yaml file"
-    return did_you_mean(flag, ["--" + name.replace("_", "-") for name in fields])
+    return did_you_mean(flag, [flag_of(name) for name in fields])

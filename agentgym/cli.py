@@ -1,0 +1,65 @@
+"""The command line: a word picks a command, its config class does the rest.
+
+Nothing but the chosen command is imported, so that help and lists come at once.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from agentgym.commands import Command
+from agentgym.config import load
+from agentgym.errors import AgentGymError, UsageError
+from agentgym.registry import Registry
+
+COMMANDS: Registry[Command] = Registry("command")
+for _name in ("train", "rollout", "envs", "tools"):
+    COMMANDS.register(_name, f"agentgym.commands.{_name}:COMMAND")
+
+USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; the exit code is 2 for what the caller must change, 130 for Ctrl-C."""
+    try:
+        return run(list(sys.argv[1:] if argv is None else argv))
+    except UsageError as error:
+        return _complain(error, USAGE_ERROR)
+    except AgentGymError as error:
+        return _complain(error, FAILURE)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILURE
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; its exit code.
+
+    Raises:
+        AgentGymError: it could not be done.
+    """
+    match arguments:
+        case [] | ["--help" | "-h" | "help", *_]:
+            print(_overview())
+        case ["--version" | "-V", *_]:
+            print(f"agentgym {version('agentgym-rl')}")
+        case [name, *rest]:
+            command = COMMANDS.get(name)
+            return command.run(load(command.config, rest, prog=f"agentgym {name}")) or 0
+    return 0
+
+
+def _overview() -> str:
+    lines = ["usage: agentgym COMMAND [FILE.yaml ...] [--flag value ...]", "", "commands:"]
+    for name in ("train", "rollout", "envs", "tools"):
+        summary = (COMMANDS.get(name).config.__doc__ or "").split("\n")[0]
+        lines.append(f"  {name:<9} {summary}")
+    return "\n".join([*lines, "", "`agentgym COMMAND --help` lists the settings of a command."])
+
+
+def _complain(error: AgentGymError, code: int) -> int:
+    print(f"agentgym: {error}", file=sys.stderr)
+    return code

@@ -1,0 +1,60 @@
+"""`agentgym envs`: what can be played."""
+
+import inspect
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from agentgym.commands import Command
+from agentgym.commands.sections import PluginSection
+from agentgym.envs import make, names, spec
+from agentgym.errors import ConfigError
+
+
+class EnvsConfig(PluginSection):
+    """List the registered environments."""
+
+    names: bool = False
+    """Bare names, one per line."""
+
+
+def envs(settings: EnvsConfig) -> None:
+    """Print the environments."""
+    settings.load_plugins()
+    if settings.names:
+        print("\n".join(names()))
+        return
+    table = Table.grid(padding=(0, 2))
+    for name in names():
+        table.add_row(Text(f"{name} v{spec(name).version}", "bold"), _describe(name))
+    Console().print(table)
+
+
+def _describe(name: str) -> Group:
+    """What is told about an env; one that cannot be built says why, so that the list is whole."""
+    try:
+        env = make(name)
+    except ConfigError as error:
+        return Group(Text(str(error), "red"))
+    env.close()
+    env_class = type(env.unwrapped)
+    rewards = [f"{reward} x{weight:g}" for reward, weight in env.reward_weights.items()]
+    facts = {
+        "rewards": rewards,
+        "tools": [tool.name for tool in env.tools],
+        "arguments": _arguments(env_class),
+    }
+    table = Table.grid(padding=(0, 2))
+    for title, values in facts.items():
+        table.add_row(Text(title, "dim"), Text(", ".join(values) or "-"))
+    return Group(Text((inspect.getdoc(env_class) or "").split("\n")[0]), table)
+
+
+def _arguments(env_class: type) -> list[str]:
+    """What `--env-args` takes, with the defaults."""
+    parameters = inspect.signature(env_class).parameters.values()
+    return [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters]
+
+
+COMMAND = Command(EnvsConfig, envs)

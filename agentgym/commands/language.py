@@ -1,0 +1,71 @@
+"""A model's tokenizer and how to speak it: everything of a model but its weights."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import ConfigError
+from agentgym.messages import Message
+from agentgym.rendering import Renderer, dialect, renderer_for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Language:
+    """A model's tokenizer and how to speak it."""
+
+    name: str
+    """Folder or hub id."""
+    tokenizer: Any
+    renderer: Renderer
+    dialect: str
+
+    @property
+    def stop_token_id(self) -> int:
+        """What ends a turn."""
+        stops = self.renderer.stop_token_ids
+        eos = self.tokenizer.eos_token_id
+        return eos if eos in stops else min(stops)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a policy's words: special tokens in the text are special tokens."""
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def write(self, message: Message) -> str:
+        """An assistant message as a policy would write it."""
+        calls = [dialect(self.dialect).format_call(call) for call in message.tool_calls]
+        thought = "" if message.reasoning is None else f"<think>\n{message.reasoning}\n</think>\n"
+        return thought + "\n".join(filter(None, [message.content, *calls]))
+
+
+def load_language(
+    name: str, *, dialect_name: str, template_args: Mapping[str, Any], keep_history: bool
+) -> Language:
+    """The language of a model, without its weights.
+
+    Raises:
+        ConfigError: there is no such model, or its chat template cannot be used.
+    """
+    refuse_missing_folder(name)
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
+    except (OSError, ValueError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"cannot load a tokenizer from {name!r}: {reason}") from error
+    renderer = renderer_for(
+        tokenizer,
+        dialect_name=dialect_name,
+        template_kwargs=template_args,
+        on_rewrite="keep" if keep_history else "refuse",
+    )
+    return Language(name=name, tokenizer=tokenizer, renderer=renderer, dialect=dialect_name)
+
+
+def refuse_missing_folder(name: str) -> None:
+    """Raise a `ConfigError` if `name` can only be a folder and is none."""
+    looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or not name
+    if looks_like_path and not Path(name).is_dir():
+        raise ConfigError(f"the model folder {name!r} does not exist")

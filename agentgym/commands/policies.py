@@ -1,0 +1,162 @@
+"""Who plays in `agentgym rollout`: a model, an env's oracle, or a script; each behind an engine.
+
+Oracle and script speak the language of a real tokenizer, so that their trajectories are what a
+model would have to produce, token by token.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from pydantic import TypeAdapter, ValidationError
+
+from agentgym.commands.language import Language
+from agentgym.config import parse_yaml
+from agentgym.engines.base import Engine
+from agentgym.engines.scripted import CallableEngine, EngineCall, ScriptedEngine
+from agentgym.errors import ConfigError
+from agentgym.messages import Message
+from agentgym.rollout import GymScheduler, Scheduler, Trajectory
+from agentgym.rollout.gym_scheduler import MakeEnv
+from agentgym.trainer.game import Game
+from agentgym.trajectory import StopReason, Task
+
+_SCRIPT = TypeAdapter[Any](list[str | list[int]] | dict[str, list[str | list[int]]])
+
+
+@runtime_checkable
+class HasOracle(Protocol):
+    """An env that can say what a perfect policy would."""
+
+    def oracle(self, task: Task, messages: list[Message]) -> Message:
+        """The next assistant message of a conversation."""
+        ...
+
+
+class OracleScheduler(GymScheduler):
+    """Plays the env and keeps its trajectories at hand, for the env's oracle to read."""
+
+    def __init__(
+        self,
+        make_env: MakeEnv,
+        *,
+        reward_weights: Mapping[str, float] | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+    ) -> None:
+        super().__init__(make_env, reward_weights=reward_weights, count_tokens=count_tokens)
+        self.live: dict[str, Trajectory] = {}
+
+    async def on_trajectory_start(self, trajectory: Trajectory) -> None:
+        """Remember it while it is played."""
+        await super().on_trajectory_start(trajectory)
+        self.live[trajectory.request.request_id] = trajectory
+
+    async def on_trajectory_end(self, trajectory: Trajectory, reason: StopReason) -> None:
+        """Forget it."""
+        self.live.pop(trajectory.request.request_id, None)
+        await super().on_trajectory_end(trajectory, reason)
+
+
+def oracle_engine(scheduler: OracleScheduler, language: Language) -> Engine:
+    """An engine that says what the env's oracle says."""
+
+    def answer(call: EngineCall) -> str:
+        trajectory = scheduler.live[call.session]
+        env = trajectory.resources["env"].unwrapped
+        assert isinstance(env, HasOracle)
+        return language.write(env.oracle(trajectory.request.task, list(trajectory.messages)))
+
+    return CallableEngine(answer, encode=language.encode, stop_token_id=language.stop_token_id)
+
+
+def scripted_engine(path: Path, language: Language) -> Engine:
+    """An engine that says what stands in a file (see `read_script`)."""
+    return ScriptedEngine(
+        read_script(path), encode=language.encode, stop_token_id=language.stop_token_id
+    )
+
+
+def read_script(path: Path) -> list[Any] | dict[str, list[Any]]:
+    """Turns of every trajectory: a YAML or JSON list of texts (or lists of token ids), or such
+    lists by trajectory name (`g0-m0`, `*`); in a `.jsonl` file, one turn per line.
+
+    Raises:
+        ConfigError: the file cannot be read or holds something else.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the script {str(path)!r}: {error}") from error
+    lines = filter(str.strip, text.splitlines())
+    is_lines = path.suffix == ".jsonl"
+    script = (
+        [parse_yaml(line, str(path)) for line in lines] if is_lines else parse_yaml(text, str(path))
+    )
+    try:
+        checked: list[Any] | dict[str, list[Any]] = _SCRIPT.validate_python(script, strict=True)
+    except ValidationError as error:
+        raise ConfigError(
+            f"{path}: a script is a list of assistant texts, or such lists by trajectory name"
+        ) from error
+    return checked
+
+
+class Cast(NamedTuple):
+    """Who samples, and who referees."""
+
+    engine: Engine
+    scheduler: Scheduler
+
+
+def cast_for(
+    policy: str, game: Game, language: Language, *, weights: Mapping[str, float], dtype: str
+) -> Cast:
+    """Engine and referee of a policy: `model`, `oracle` or `scripted:FILE`.
+
+    Raises:
+        ConfigError: there is no such policy, or the env has no oracle.
+    """
+
+    def count_tokens(text: str) -> int:
+        return len(language.renderer.encode(text))
+
+    referee = GymScheduler(game.make_env, reward_weights=weights, count_tokens=count_tokens)
+    if policy == "model":
+        return Cast(model_engine(language.name, dtype), referee)
+    if policy == "oracle":
+        _refuse_without_oracle(game)
+        watching = OracleScheduler(game.make_env, reward_weights=weights, count_tokens=count_tokens)
+        return Cast(oracle_engine(watching, language), watching)
+    if policy.startswith("scripted:"):
+        return Cast(scripted_engine(Path(policy.removeprefix("scripted:")), language), referee)
+    raise ConfigError(f"--policy {policy!r}: should be model, oracle or scripted:FILE")
+
+
+def _refuse_without_oracle(game: Game) -> None:
+    env = game.make_env()
+    env.close()
+    if not isinstance(env.unwrapped, HasOracle):
+        raise ConfigError(
+            f"the env {game.name!r} has no oracle: give it a method oracle(task, messages), or "
+            "choose another --policy"
+        )
+
+
+def model_engine(name: str, dtype: str) -> Engine:
+    """The engine of a model, on the GPU if there is one.
+
+    Raises:
+        ConfigError: it cannot be loaded or served.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from agentgym.engines.transformers import transformers_engine
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, device_map=device)
+    except (OSError, ValueError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"cannot load a model from {name!r}: {reason}") from error
+    return transformers_engine(model.eval())

@@ -1,0 +1,56 @@
+"""Settings that several commands share."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agentgym.config import Config
+from agentgym.plugins import load_plugins
+
+
+class EnvSection(Config):
+    """What is played"""
+
+    env: str = "calculator"
+    """Name or id of a registered environment; see `agentgym envs`."""
+    env_args: dict[str, Any] = {}
+    """Arguments of the environment, such as '{"levels": [1, 2]}'."""
+    reward_weights: dict[str, float] = {}
+    """Weight of each reward by name; the env's own where not named."""
+    max_turns: int = Field(10, ge=1)
+    """Turns of a trajectory."""
+    max_tokens: int = Field(512, ge=1)
+    """Tokens the policy may sample in a trajectory, over all turns."""
+    concurrency: int = Field(256, ge=1)
+    """Trajectories played at once."""
+    seed: int = Field(0, ge=0)
+    """Equal seeds give equal tasks and equal sampling."""
+
+
+class ModelSection(Config):
+    """The policy"""
+
+    model: str | None = None
+    """Folder or hub id of a chat model; without it, the embedded tiny one."""
+    dialect: str = "hermes"
+    """How tool calls are written, where the tokenizer cannot tell."""
+    template_args: dict[str, Any] = {}
+    """Handed to the chat template, such as '{"enable_thinking": false}'."""
+    on_history_rewrite: Literal["refuse", "keep"] = "refuse"
+    """What to do about a chat template that changes earlier turns."""
+
+
+class PluginSection(Config):
+    """Extensions"""
+
+    plugins: tuple[Path, ...] = ()
+    """Python files that register envs, tools, rewards and more; run first."""
+
+    def load_plugins(self) -> None:
+        """Run the plugin files.
+
+        Raises:
+            ConfigError: one cannot be run; names the file and the line.
+        """
+        load_plugins(self.plugins)

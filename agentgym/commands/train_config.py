@@ -1,0 +1,129 @@
+"""Settings of `agentgym train`.
+
+Only what is changed often has a flag of its own; `trainer_args` reaches everything else. A setting
+that depends on the policy is `None` until `resolved` chooses it, so that the saved config is whole
+and says what was run.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from agentgym.commands.sections import EnvSection, ModelSection, PluginSection
+from agentgym.config import Config
+from agentgym.errors import ConfigError
+
+RUNS = Path("runs")
+TINY: dict[str, Any] = {"steps": 60, "learning_rate": 4e-4, "eval_tasks": 200}
+"""Chosen for the embedded policy: it learns the calculator in minutes on two cores."""
+PRETRAINED: dict[str, Any] = {"steps": 200, "learning_rate": 1e-6, "eval_tasks": 64}
+"""Chosen for any other model."""
+
+
+class LearningSection(Config):
+    """How it learns"""
+
+    steps: int | None = Field(None, ge=1)
+    """Optimizer steps. (default: 60, with --model 200)"""
+    num_tasks: int | None = Field(None, ge=1)
+    """Tasks per step, over all processes. (default: 8)"""
+    group_size: int = Field(8, ge=2)
+    """Trajectories per task, compared with each other."""
+    learning_rate: float | None = Field(None, gt=0)
+    """Peak rate of AdamW, decaying linearly. (default: 4e-4, with --model 1e-6)"""
+    temperature: float = Field(1.0, gt=0)
+    """Of sampling, in training and in held-out evaluation."""
+    beta: float = Field(0.0, ge=0)
+    """Weight of the KL divergence to the initial policy."""
+    loss_type: str = "dapo"
+    """grpo, bnpo, dr_grpo, dapo, or one from a plugin."""
+    advantage_estimator: str = "grpo"
+    """grpo, rloo, reinforce_plus_plus, or one from a plugin."""
+    scale_rewards: Literal["group", "batch", "none"] = "none"
+    """Whose standard deviation advantages are divided by."""
+    rewards: tuple[str, ...] = ()
+    """Reward functions from plugins, beside the env's own."""
+    trainer: str = "grpo"
+    """Trainer class: grpo, or one from a plugin."""
+    trainer_args: dict[str, Any] = {}
+    """Other settings of AgentGRPOConfig, such as '{"num_iterations": 2}'."""
+
+
+class EvaluationSection(Config):
+    """Held-out tasks before and after"""
+
+    eval_tasks: int | None = Field(None, ge=0)
+    """How many; 0 skips it. (default: 200, with --model 64)"""
+
+
+class RunSection(Config):
+    """Where the run is kept"""
+
+    name: str | None = Field(None, pattern=r"^[^/\\]+$")
+    """The folder is runs/NAME. (default: the env's name and a number)"""
+    run_dir: Path | None = None
+    """Folder of the run, in place of runs/NAME."""
+    save_steps: int | None = Field(None, ge=1)
+    """Optimizer steps between checkpoints. (default: a quarter of the run)"""
+    resume: bool = False
+    """Go on from the newest checkpoint; settings not given are the run's own."""
+
+
+class TrainConfig(
+    EnvSection, ModelSection, LearningSection, EvaluationSection, RunSection, PluginSection
+):
+    """Train a policy on an environment by reinforcement learning.
+
+    Example: agentgym train --env calculator
+    """
+
+    @model_validator(mode="after")
+    def _one_folder(self) -> Self:
+        if self.name is not None and self.run_dir is not None:
+            raise ValueError("--name and --run-dir both say where the run is kept: give one")
+        if self.resume and self.name is None and self.run_dir is None:
+            raise ValueError("--resume needs the run to go on with: give its --name or --run-dir")
+        return self
+
+    @classmethod
+    def beneath(cls, given: Mapping[str, Any]) -> list[Path]:
+        """A run that goes on starts from its own settings."""
+        folder = _folder_of(given.get("name"), given.get("run_dir"))
+        if given.get("resume") is not True or folder is None:
+            return []
+        if not (folder / "config.yaml").is_file():
+            raise ConfigError(f"--resume: there is no run to go on with in {str(folder)!r}")
+        return [folder / "config.yaml"]
+
+    @property
+    def folder(self) -> Path:
+        """Of the run; a name that is free if none was given."""
+        given = _folder_of(self.name, self.run_dir)
+        return given if given is not None else RUNS / _free_name(self.env)
+
+    def resolved(self) -> Self:
+        """With everything chosen that was left open; a saved one starts the same run again."""
+        chosen = TINY if self.model is None else PRETRAINED
+        filled = {name: value for name, value in chosen.items() if self.model_dump()[name] is None}
+        steps = self.steps or chosen["steps"]
+        if self.save_steps is None:
+            filled["save_steps"] = max(1, steps // 4)
+        if self.run_dir is None:
+            filled["name"] = self.folder.name
+        return self.model_copy(update={**filled, "resume": False})
+
+
+def _folder_of(name: str | None, run_dir: Path | str | None) -> Path | None:
+    if run_dir is not None:
+        return Path(run_dir)
+    return None if name is None else RUNS / name
+
+
+def _free_name(env: str) -> str:
+    base = env.rpartition("/")[2].lower()
+    number = 1
+    while (RUNS / f"{base}-{number}").exists():
+        number += 1
+    return f"{base}-{number}"

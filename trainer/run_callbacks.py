@@ -1,0 +1,133 @@
+"""What a run keeps and shows while Hugging Face's loop goes round.
+
+Each optimizer step leaves a line of metrics and its window's trajectories in the run folder before
+the next one begins, so that an interrupted run is complete up to there.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from transformers import TrainerControl, TrainerState, TrainingArguments
+
+from agentgym.progress import Progress, StepReport
+from agentgym.store import RunFolder, step_name
+from agentgym.trainer.callbacks import AgentCallback
+from agentgym.trainer.ranks import Ranks
+from agentgym.trajectory import RolloutOutput
+
+_PHASES = {"rollout": "sample", "logprob": "logprob", "old_logprob": "logprob", "update": "update"}
+
+
+class RecordRun(AgentCallback):
+    """Keeps metrics and trajectories in a run folder; every process writes its own trajectories."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    def on_window(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        outputs: Sequence[RolloutOutput],
+        advantages: Sequence[float],
+    ) -> None:
+        """Keep the trajectories of a window under the first step they are used in."""
+        self._keep(step_name(state.global_step + 1), args, outputs)
+
+    def on_evaluation(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        outputs: Sequence[RolloutOutput],
+        name: str,
+    ) -> None:
+        """Keep the trajectories of an evaluation."""
+        self._keep(name, args, outputs)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Keep a line of metrics; the loop's last summary is not one."""
+        if state.is_world_process_zero and logs and "train_runtime" not in logs:
+            self._folder.append_metrics({"step": state.global_step, **logs})
+
+    def _keep(self, name: str, args: TrainingArguments, outputs: Sequence[RolloutOutput]) -> None:
+        rank = f".rank{args.process_index}" if args.world_size > 1 else ""
+        self._folder.append_trajectories(name + rank, outputs)
+
+
+class ShowProgress(AgentCallback):
+    """Tells a `Progress` about every optimizer step."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._started = time.perf_counter()
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Start the clock."""
+        self._started = time.perf_counter()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Show the step that was just made."""
+        if state.is_world_process_zero and logs and "step_time" in logs:
+            seconds = time.perf_counter() - self._started
+            self._progress.step(step_report(logs, state.global_step, state.max_steps, seconds))
+
+
+class StopOnRequest(AgentCallback):
+    """Ends the loop after the optimizer step in which a stop was asked for, with a checkpoint.
+
+    Args:
+        is_asked: whether this process was asked to stop; all stop if one was.
+    """
+
+    def __init__(self, is_asked: Callable[[], bool]) -> None:
+        self._is_asked = is_asked
+        self.ranks: Ranks | None = None
+        """To agree with the other processes; set once the trainer is there."""
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        """Ask for a checkpoint and the end."""
+        asked = self._is_asked()
+        if self.ranks is not None:
+            asked = any(self.ranks.gather(asked))
+        if asked:
+            control.should_save = control.should_training_stop = True
+        return control
+
+
+def step_report(logs: Mapping[str, float], step: int, num_steps: int, seconds: float) -> StepReport:
+    """What is shown of a step's metrics."""
+    split: dict[str, float] = {}
+    for name, phase in _PHASES.items():
+        split[phase] = split.get(phase, 0.0) + logs.get(f"time/{name}", 0.0)
+    return StepReport(
+        step=step,
+        num_steps=num_steps,
+        reward=logs.get("reward"),
+        length=logs.get("completions/mean_length"),
+        turns=logs.get("turns/mean"),
+        seconds=seconds,
+        split=split,
+    )
