@@ -20,8 +20,8 @@ from agentgym.envs.contract import (
     Phase,
     ResetResult,
     StepResult,
-    pair_up,
 )
+from agentgym.envs.sides import pair_up
 from agentgym.envs.spaces import MessageSpace
 from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError

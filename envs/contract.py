@@ -1,28 +1,22 @@
 """What holds for every env, however its author wrote it.
 
-`pair_up` gives each env class both sides of `reset`, `step` and `close`, sync and async, from the
-one its author defined, and puts the checks of `Contract` around both: seeded before the author's
-code runs, no step out of order, plain and finite values, a turn limit that truncates.
+No step out of order, plain and finite values, a turn limit that truncates: checked where they
+arise, so that no mistake of an env reaches the trainer as a number.
 """
 
-import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
 
 from agentgym.errors import ConfigError, EnvError, EpisodeOverError
 from agentgym.messages import Message, assistant, user
-from agentgym.threads import run_coroutine
 from agentgym.trajectory import StopReason
-
-if TYPE_CHECKING:
-    from agentgym.envs.base import Env
 
 Observation = list[Message]
 Info = dict[str, Any]
@@ -160,128 +154,6 @@ def as_rewards(rewards: Any) -> dict[str, float | None]:
         str(name): None if value is None else as_number(value, f"the reward {name!r}")
         for name, value in rewards.items()
     }
-
-
-def pair_up(cls: "type[Env]") -> None:
-    """Give a new env class both sides, checked, of what it defines itself."""
-    own = dict(cls.__dict__)
-    for name, check, acheck, offload in (
-        ("reset", _checked_reset, _checked_areset, _offloaded),
-        ("step", _checked_step, _checked_astep, _offloaded),
-        ("close", _checked_close, _checked_aclose, _offloaded_last),
-    ):
-        side, aside = own.get(name), own.get("a" + name)
-        if side is None and aside is None:
-            continue
-        setattr(cls, name, check(side or _blocking(aside)))
-        setattr(cls, "a" + name, acheck(aside or offload(side)))
-
-
-_Side = Callable[..., Any]
-
-
-def _blocking(aside: Any) -> _Side:
-    @functools.wraps(aside)
-    def side(self: "Env", *args: Any, **kwargs: Any) -> Any:
-        return run_coroutine(aside(self, *args, **kwargs))
-
-    return side
-
-
-def _offloaded(side: Any) -> _Side:
-    """In the env's own thread, because what one call opens may be bound to it."""
-
-    @functools.wraps(side)
-    async def aside(self: "Env", *args: Any, **kwargs: Any) -> Any:
-        return await self._worker.run(functools.partial(side, self, *args, **kwargs))
-
-    return aside
-
-
-def _offloaded_last(side: Any) -> _Side:
-    """Like `_offloaded`, but it happens even if nobody waits for it any more."""
-
-    @functools.wraps(side)
-    async def aside(self: "Env") -> Any:
-        return await self._worker.run_last(functools.partial(side, self))
-
-    return aside
-
-
-def _checked_reset(side: _Side) -> _Side:
-    @functools.wraps(side)
-    def reset(self: "Env", *, seed: int | None = None, options: Info | None = None) -> ResetResult:
-        if self._contract.entered:
-            return side(self, seed=seed, options=options)  # type: ignore[no-any-return]
-        self.seed_generator(seed)
-        with self._contract.entering():
-            return self._contract.accept_reset(side(self, seed=seed, options=options))
-
-    return reset
-
-
-def _checked_areset(aside: _Side) -> _Side:
-    @functools.wraps(aside)
-    async def areset(
-        self: "Env", *, seed: int | None = None, options: Info | None = None
-    ) -> ResetResult:
-        if self._contract.entered:
-            return await aside(self, seed=seed, options=options)  # type: ignore[no-any-return]
-        self.seed_generator(seed)
-        with self._contract.entering():
-            return self._contract.accept_reset(await aside(self, seed=seed, options=options))
-
-    return areset
-
-
-def _checked_step(side: _Side) -> _Side:
-    @functools.wraps(side)
-    def step(self: "Env", action: Any) -> StepResult:
-        if self._contract.entered:
-            return side(self, action)  # type: ignore[no-any-return]
-        message = self._contract.before_step(action)
-        with self._contract.entering():
-            return self._contract.accept_step(side(self, message), self.max_turns)
-
-    return step
-
-
-def _checked_astep(aside: _Side) -> _Side:
-    @functools.wraps(aside)
-    async def astep(self: "Env", action: Any) -> StepResult:
-        if self._contract.entered:
-            return await aside(self, action)  # type: ignore[no-any-return]
-        message = self._contract.before_step(action)
-        with self._contract.entering():
-            return self._contract.accept_step(await aside(self, message), self.max_turns)
-
-    return astep
-
-
-def _checked_close(side: _Side) -> _Side:
-    @functools.wraps(side)
-    def close(self: "Env") -> None:
-        if self._contract.entered:
-            side(self)
-        elif self._contract.closing():
-            with self._contract.entering():
-                side(self)
-            self._worker.stop()
-
-    return close
-
-
-def _checked_aclose(aside: _Side) -> _Side:
-    @functools.wraps(aside)
-    async def aclose(self: "Env") -> None:
-        if self._contract.entered:
-            await aside(self)
-        elif self._contract.closing():
-            with self._contract.entering():
-                await aside(self)
-            self._worker.stop()
-
-    return aclose
 
 
 def _unpack(method: str, result: Any, size: int) -> tuple[Any, ...]:

@@ -74,7 +74,7 @@ class ToolEnv(Env):
         options = options or {}
         task = self.pick_task(options)
         messages = as_messages(self.prompt(task), "prompt")
-        if self.system_prompt is not None and messages[0].role != "system":
+        if self.system_prompt is not None and "system" not in {m.role for m in messages[:1]}:
             messages.insert(0, system(self.system_prompt))
         self.episode = Episode(task=task, messages=list(messages))
         self._tool_context = ToolContext(
