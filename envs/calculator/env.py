@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from agentgym.envs.calculator.oracle import oracle
-from agentgym.envs.calculator.oracle import oracle
 from agentgym.envs.calculator.scoring import has_exact_form, read_answer
 from agentgym.envs.calculator.tasks import LEVELS, SPLITS, make_task
 from agentgym.envs.taskset import TaskSet
 from agentgym.envs.tool_env import Episode, ToolEnv
 from agentgym.errors import ConfigError, ToolError
-from agentgym.messages import Message
 from agentgym.messages import Message
 from agentgym.tools import Tool, tool
 from agentgym.tools.calculator import calculator
@@ -75,10 +73,6 @@ class CalculatorEnv(ToolEnv):
 
     def oracle(self, task: Task, messages: Sequence[Message]) -> Message:
         """What a perfect policy would say next."""
-        return oracle(task, messages)
-
-    def oracle(self, task: Task, messages: Sequence[Message]) -> Message:
-        """What a perfect policy says next; see `oracle.oracle`."""
         return oracle(task, messages)
 
     async def score(self, episode: Episode) -> dict[str, float | None]:
