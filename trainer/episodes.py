@@ -22,8 +22,8 @@ class Episode:
     num_turns: int
     num_sampled: int
     """Tokens the policy sampled: what TRL calls the completion's length."""
-    num_prompt: int
-    """Tokens before the first sampled one."""
+    num_tokens: int
+    """All tokens: prompt, sampled and observed."""
     fingerprint: str
     """Equal for trajectories with the same sampled tokens."""
     num_tool_calls: int = 0
@@ -50,7 +50,7 @@ class Episode:
             stop=output.stop_reason,
             num_turns=output.num_turns,
             num_sampled=sum(map(len, sampled)),
-            num_prompt=len(output.prompt_token_ids),
+            num_tokens=sum(len(segment.ids) for segment in output.segments),
             fingerprint=hashlib.sha256(repr(sampled).encode()).hexdigest()[:16],
             num_tool_calls=infos.get("num_tool_calls", 0),
             tool_failures=infos.get("tool_failures", {}),

@@ -21,29 +21,33 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import use_adapter
 
 from agentgym.engines.base import Engine
+from agentgym.engines.transformers import transformers_engine
 from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError
 from agentgym.rendering import renderer_for
 from agentgym.rendering.base import Renderer
-from agentgym.rewards.rubric import Rubric
-from agentgym.rollout.player import Player, SamplingDefaults
 from agentgym.rollout.scheduler import Scheduler
 from agentgym.trainer import trl_contract
 from agentgym.trainer.advantages import compute_advantages
-from agentgym.trainer.callbacks import AgentCallback
+from agentgym.trainer.completions import fill_table
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.evaluation import evaluation_metrics
-from agentgym.trainer.game import MakeEnv, Rows, game_of, weights_by_name
+from agentgym.trainer.game import MakeEnv, Rows, game_of
 from agentgym.trainer.logprobs import TokenLogprobs, packing_refusal, token_logprobs
 from agentgym.trainer.metrics import Metrics, window_metrics
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.ranks import Ranks
-from agentgym.trainer.rollouts import Rollouts
 from agentgym.trainer.sampler import Sampler, Tasks, held_out
-from agentgym.trainer.setup import Rewards, named_rewards, scheduler_for, tokenizer_of
+from agentgym.trainer.setup import (
+    Rewards,
+    refuse_nameless_reference,
+    scheduler_for,
+    tokenizer_of,
+)
 from agentgym.trainer.slots import slot_loader
-from agentgym.trainer.trl_rewards import TRLRewards, with_columns
+from agentgym.trainer.stage import Judges, Stage, agent_callbacks
+from agentgym.trainer.trl_rewards import TRLRewards
 from agentgym.trainer.update import Update
 from agentgym.trainer.window import Window, make_window
 from agentgym.trajectory import RolloutOutput, RolloutRequest
@@ -100,20 +104,25 @@ class AgentGRPOTrainer(GRPOTrainer):
     ) -> None:
         args = args if args is not None else AgentGRPOConfig()
         tokenizer = tokenizer_of(model, processing_class)
+        if peft_config is None:
+            refuse_nameless_reference(model, args.beta)
         self.renderer = renderer if renderer is not None else renderer_for(tokenizer)
         self.game = game_of(env, env_kwargs, train_rows=train_dataset, eval_rows=eval_dataset)
         if args.max_steps <= 0 and self.game.train.size is None:
             raise ConfigError(f"env {self.game.name!r} makes tasks without end: set max_steps")
-        functions = named_rewards(rewards)
-        self.trl_rewards = TRLRewards(reward_funcs, timeout_s=args.reward_timeout_s)
-        names = [*functions, *self.trl_rewards.names]
-        self.weights = weights_by_name(self.game.reward_weights, names, args.reward_weights)
-        self.rubric = Rubric(functions, self.weights, timeout_s=args.reward_timeout_s)
-        self.scheduler = scheduler_for(scheduler, self.game, self.renderer)
-        self.rollouts = Rollouts(self._make_engine, self._make_player, engine=engine)
+        trl_rewards = TRLRewards(reward_funcs, timeout_s=args.reward_timeout_s)
+        self.stage = Stage(
+            Judges(self.game, rewards, trl_rewards, args),
+            args,
+            renderer=self.renderer,
+            scheduler=scheduler_for(scheduler, self.game, self.renderer),
+            make_engine=self._make_engine,
+            engine=engine,
+        )
         self.window: Window | None = None
         self._computed_tokens = 0
-        with self.trl_rewards.handed_to(args, reward_processing_classes) as for_trl:
+        self._old_logprob_seconds = 0.0
+        with trl_rewards.handed_to(args, reward_processing_classes) as for_trl:
             super().__init__(
                 model=model,
                 args=args,
@@ -126,7 +135,7 @@ class AgentGRPOTrainer(GRPOTrainer):
                 peft_config=peft_config,
                 **for_trl,
             )
-        self.trl_rewards.take_over(self)
+        trl_rewards.take_over(self)
         self.ranks = Ranks(self.accelerator)
         self.sampler = Sampler(
             env=self.game.name,
@@ -166,7 +175,7 @@ class AgentGRPOTrainer(GRPOTrainer):
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train; on every way out no env, connection or thread of the rollout is left."""
         self.window = None
-        with self.rollouts.session():
+        with self.stage.session():
             return super().train(*args, **kwargs)
 
     def get_train_dataloader(self) -> "DataLoader[Any]":
@@ -180,8 +189,7 @@ class AgentGRPOTrainer(GRPOTrainer):
     def floating_point_ops(self, inputs: Any) -> int:
         """Of this rank's last optimizer step."""
         tokens, self._computed_tokens = self._computed_tokens, 0
-        size: int = self.policy.num_parameters(exclude_embeddings=True)
-        return 6 * tokens * size
+        return int(6 * tokens * self.policy.num_parameters(exclude_embeddings=True))
 
     def training_step(
         self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
@@ -209,7 +217,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             "compute_logprobs or compute_advantages"
         )
 
-    def evaluate(
+    def evaluate(  # type: ignore[override]
         self,
         eval_dataset: Rows | None = None,
         ignore_keys: list[str] | None = None,
@@ -223,7 +231,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         )
         figures["runtime"] = time.perf_counter() - started
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in figures.items()}
-        self.policy.eval()
+        self.policy.train(False)
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
@@ -262,7 +270,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             self.ranks.share(requests, args.num_generations_eval),
             temperature=default if temperature is None else temperature,
         )
-        for callback in self._agent_callbacks():
+        for callback in agent_callbacks(self):
             callback.on_evaluation(args, self.state, self.control, outputs=outputs, name=name)
         return evaluation_metrics(self.ranks.gather_all([Episode.of(output) for output in outputs]))
 
@@ -280,8 +288,11 @@ class AgentGRPOTrainer(GRPOTrainer):
         advantages = self.ranks.own(everyones.tolist())
         settings = args.plan_settings(padding=self._packing_refusal is not None)
         window = make_window(outputs, advantages, settings, self.ranks)
+        self._count_tokens(episodes)
         self._log_train(window_metrics(episodes))
-        for callback in self._agent_callbacks():
+        if args.log_completions:
+            fill_table(self._logs, outputs, advantages, self.ranks)
+        for callback in agent_callbacks(self):
             callback.on_window(
                 args, self.state, self.control, outputs=outputs, advantages=advantages
             )
@@ -291,42 +302,10 @@ class AgentGRPOTrainer(GRPOTrainer):
     def _play(
         self, requests: Sequence[RolloutRequest], *, temperature: float
     ) -> list[RolloutOutput]:
-        """This rank's trajectories with all their rewards; collective."""
-        self.policy.eval()
-        weights = self.state.global_step
-        with self.rollouts.session() as loop:
-            played = self.ranks.together(
-                lambda: self.rollouts.play(requests, weights=weights, temperature=temperature)
-            )
-            self._log_train({"time/rollout": played.seconds, "time/sync": played.sync_seconds})
-            if not self.trl_rewards.names:
-                return played.outputs
-            columns = self.trl_rewards.score(
-                self, requests, played.outputs, loop=loop, ranks=self.ranks
-            )
-        return [
-            with_columns(output, scores, errors, weights=self.weights)
-            for output, (scores, errors) in zip(played.outputs, columns, strict=True)
-        ]
-
-    def _make_player(self, engine: Engine) -> Player:
-        callbacks = self._agent_callbacks()
-
-        def tell(output: RolloutOutput) -> None:
-            for callback in callbacks:
-                callback.on_trajectory(output)
-
-        return Player(
-            engine=engine,
-            renderer=self.renderer,
-            scheduler=self.scheduler,
-            budget=self.args.budget,
-            sampling=SamplingDefaults(),
-            score=self.rubric.score_one,
-            on_output=tell if callbacks else None,
-            concurrency=self.args.concurrency,
-            max_failed_fraction=self.args.max_failed_fraction,
-        )
+        self.policy.train(False)
+        played = self.stage.play(requests, self, self.ranks, temperature=temperature)
+        self._log_train({"time/rollout": played.seconds, "time/sync": played.sync_seconds})
+        return played.outputs
 
     # --- one optimizer step
 
@@ -347,10 +326,11 @@ class AgentGRPOTrainer(GRPOTrainer):
             {
                 **update.metrics.over(self.ranks),
                 "time/update": seconds - update.logprob_seconds,
-                "time/logprob": update.logprob_seconds,
+                "time/logprob": update.logprob_seconds + self._old_logprob_seconds,
                 "skipped_update": float(part.is_empty),
             }
         )
+        self._old_logprob_seconds = 0.0
         return loss
 
     def _fill_old_logprobs(self, window: Window) -> None:
@@ -360,7 +340,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             for micro in part.micro_batches:
                 batch = micro.batch.to(str(self.accelerator.device))
                 micro.old_logprobs = self._without_grad(self.policy, batch).logprobs
-        self._log_train({"time/old_logprob": time.perf_counter() - started})
+        self._old_logprob_seconds = time.perf_counter() - started
 
     def _without_grad(self, model: nn.Module, batch: PackedBatch) -> TokenLogprobs:
         checkpointing = disable_gradient_checkpointing(
@@ -398,12 +378,11 @@ class AgentGRPOTrainer(GRPOTrainer):
         return windows * self.args.steps_per_window
 
     def _make_engine(self) -> Engine:
-        from agentgym.engines.transformers import transformers_engine
-
         return transformers_engine(self.policy)
 
-    def _agent_callbacks(self) -> list[AgentCallback]:
-        return [c for c in self.callback_handler.callbacks if isinstance(c, AgentCallback)]
+    def _count_tokens(self, episodes: Sequence[Episode]) -> None:
+        self.state.num_input_tokens_seen += sum(episode.num_tokens for episode in episodes)
+        self._metrics["train"]["num_tokens"] = [self.state.num_input_tokens_seen]
 
     def _log_train(self, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():

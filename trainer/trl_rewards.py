@@ -21,6 +21,7 @@ from agentgym.errors import ConfigError, RewardError, boundary
 from agentgym.rewards.rubric import ERRORS, Score, is_async, merge
 from agentgym.threads import in_thread
 from agentgym.trainer.background import LoopThread
+from agentgym.trainer.completions import split_chat
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.ranks import Ranks
 from agentgym.trajectory import RolloutOutput, RolloutRequest
@@ -94,9 +95,7 @@ class TRLRewards:
         return [_name(function) for function in self._functions]
 
     @contextmanager
-    def handed_to(
-        self, args: AgentGRPOConfig, processing_classes: Any
-    ) -> Iterator[dict[str, list[Any]]]:
+    def handed_to(self, args: AgentGRPOConfig, processing_classes: Any) -> Iterator[dict[str, Any]]:
         """Arguments for TRL's constructor.
 
         It insists on a reward function, so the env's rewards get a stand-in; and it wants weights
@@ -189,11 +188,9 @@ def _row(request: RolloutRequest, output: RolloutOutput) -> dict[str, Any]:
 
 
 def _conversation(output: RolloutOutput) -> dict[str, Any]:
-    messages = [message.to_chat() for message in output.messages]
-    roles = [message["role"] for message in messages]
-    start = roles.index("assistant") if "assistant" in roles else len(roles)
+    prompt, completion = split_chat(output)
     ids = [token for turn in output.response_token_ids for token in turn]
-    return {"prompt": messages[:start], "completion": messages[start:], "completion_ids": ids}
+    return {"prompt": prompt, "completion": completion, "completion_ids": ids}
 
 
 def with_columns(

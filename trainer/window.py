@@ -112,7 +112,9 @@ class _Local(NamedTuple):
     counts: Normalizer
 
 
-class _Counts(NamedTuple):
+class PartCounts(NamedTuple):
+    """What one rank tells the others about its share of an optimizer step."""
+
     tokens: int
     sequences: int
     batches: int
@@ -134,7 +136,9 @@ def make_window(
         _plan(members, outputs, advantages, settings)
         for members in _split(len(outputs), settings.num_parts)
     ]
-    counts = [_Counts(p.counts.num_tokens, p.counts.num_sequences, len(p.batches)) for p in local]
+    counts = [
+        PartCounts(p.counts.num_tokens, p.counts.num_sequences, len(p.batches)) for p in local
+    ]
     everywhere = ranks.gather(counts)
     parts = [
         _equalised(part, [counts[index] for counts in everywhere])
@@ -172,7 +176,7 @@ def _batches(samples: list[Sample], settings: PlanSettings) -> list[PackedBatch]
     return pack(samples, token_budget=settings.token_budget, share_prompts=settings.share_prompts)
 
 
-def _equalised(part: _Local, counts: list[_Counts]) -> Part:
+def _equalised(part: _Local, counts: list[PartCounts]) -> Part:
     """Pad with empty micro-batches; a step whose tokens all have advantage 0 still is a step."""
     tokens = sum(count.tokens for count in counts)
     longest = max(count.batches for count in counts)

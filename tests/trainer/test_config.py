@@ -1,0 +1,156 @@
+"""Settings that cannot work together are refused at the start, with the values and the way out."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trl import GRPOConfig
+
+from agentgym.errors import ConfigError, NotRegisteredError
+from agentgym.trainer.config import AgentGRPOConfig
+from agentgym.trainer.pipeline import make_args as args_from
+from agentgym.trainer.unsupported import UNSUPPORTED
+
+MakeArgs = Callable[..., AgentGRPOConfig]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("top_p", 0.9),
+        ("top_k", 20),
+        ("min_p", 0.1),
+        ("repetition_penalty", 1.1),
+        ("generation_kwargs", {"num_beams": 2}),
+        ("use_vllm", True),
+        ("use_liger_kernel", True),
+        ("top_entropy_quantile", 0.2),
+        ("entropy_coef", 0.1),
+        ("multi_objective_aggregation", "normalize_then_sum"),
+        ("use_bias_correction_kl", True),
+        ("max_tool_calling_iterations", 3),
+        ("fp16", True),
+    ],
+)
+def test_a_setting_without_effect_is_refused_by_name(make_args: MakeArgs, name: str, value: object):
+    """TRL users bring their configs along; a setting that is silently dropped costs days."""
+    with pytest.raises(ConfigError, match=f"^{name}="):
+        make_args(**{name: value})
+
+
+def test_every_refused_setting_is_one_of_trls():
+    """A name that TRL renames would otherwise stop being checked."""
+    known = {field.name for field in fields(GRPOConfig)}
+
+    assert set(UNSUPPORTED) <= known
+
+
+def test_what_a_trl_config_has_is_a_setting_here_or_refused(make_args: MakeArgs):
+    """The defaults of both pass: nothing is refused that nobody asked for."""
+    args = make_args()
+
+    assert args.num_generations == 4
+    assert args.bf16 is False
+    assert args.gradient_checkpointing is False
+
+
+@given(per_rank=st.integers(1, 24), size=st.integers(2, 12), accumulation=st.integers(1, 3))
+def test_groups_are_whole_on_every_process(per_rank: int, size: int, accumulation: int):
+    """A group split over ranks would need its baseline from elsewhere; it is never split."""
+    settings = {
+        "output_dir": "unused",
+        "use_cpu": True,
+        "save_strategy": "no",
+        "per_device_train_batch_size": per_rank,
+        "num_generations": size,
+        "gradient_accumulation_steps": accumulation,
+    }
+    trajectories = per_rank * accumulation
+    if trajectories % size:
+        with pytest.raises(ConfigError) as raised:
+            AgentGRPOConfig(**settings)
+        assert f"num_generations={size} does not divide the {trajectories}" in str(raised.value)
+        valid = [n for n in range(2, trajectories + 1) if trajectories % n == 0]
+        assert (", ".join(map(str, valid)) or "none") in str(raised.value)
+    else:
+        assert AgentGRPOConfig(**settings).groups_per_rank == trajectories // size
+
+
+def test_the_launchers_process_count_is_known_before_anything_is_set_up(
+    make_args: MakeArgs, monkeypatch: pytest.MonkeyPatch
+):
+    """Under `torchrun` the message must come from the config, not from a hang."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    with pytest.raises(ConfigError, match="6 trajectories a process plays per window"):
+        make_args(per_device_train_batch_size=6)
+
+
+def test_a_window_is_whole_optimizer_steps(make_args: MakeArgs):
+    """An optimizer step over two windows would mix two policies."""
+    with pytest.raises(ConfigError, match="steps_per_generation=3 is no multiple of"):
+        make_args(steps_per_generation=3, gradient_accumulation_steps=2)
+
+    args = make_args(steps_per_generation=4, gradient_accumulation_steps=2, num_iterations=3)
+    assert (args.batches_per_window, args.steps_per_window) == (2, 6)
+
+
+def test_checkpoints_lie_between_windows(make_args: MakeArgs):
+    """A window is not saved, so a checkpoint inside one could not be resumed exactly."""
+    with pytest.raises(ConfigError, match="save_steps=3 is no multiple of 2"):
+        make_args(num_iterations=2, save_strategy="steps", save_steps=3)
+
+    assert make_args(num_iterations=2, save_strategy="steps", save_steps=4).save_steps == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperature": 0.0}, "temperature=0.0 must be above 0"),
+        ({"max_failed_fraction": 1.5}, "max_failed_fraction=1.5 is not in 0..1"),
+        ({"token_budget": 0}, "token_budget=0 must be at least 1"),
+        ({"num_generations": 1}, "num_generations=1 does not divide"),
+    ],
+)
+def test_values_out_of_range_are_refused(make_args: MakeArgs, settings: object, message: str):
+    """With the value in the message."""
+    with pytest.raises(ConfigError, match=message):
+        make_args(**settings)
+
+
+@pytest.mark.parametrize("name", ["loss_type", "advantage_estimator"])
+def test_unknown_names_are_refused_with_a_suggestion(make_args: MakeArgs, name: str):
+    """At the start, not at the first update."""
+    with pytest.raises(NotRegisteredError, match="grpo"):
+        make_args(**{name: "grppo"})
+
+
+def test_budget_fields_become_the_trajectorys_limits(make_args: MakeArgs):
+    """TRL's `max_completion_length` bounds the tokens of all turns together."""
+    budget = make_args(max_completion_length=99, max_turns=3, max_turn_tokens=40).budget
+
+    assert (budget.max_sampled_tokens, budget.max_turns, budget.max_turn_tokens) == (99, 3, 40)
+
+
+def test_the_best_model_is_chosen_by_reward(make_args: MakeArgs):
+    """Hugging Face's default is the loss, which says nothing in reinforcement learning."""
+    args = make_args(
+        load_best_model_at_end=True,
+        eval_strategy="steps",
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+    )
+
+    assert (args.metric_for_best_model, args.greater_is_better) == ("reward", True)
+
+
+def test_unknown_settings_from_a_file_are_refused_with_a_suggestion(tmp_path: Path):
+    """`trainer_args` of a YAML file go through here."""
+    with pytest.raises(ConfigError, match=r"'num_iteration'.*'num_iterations'"):
+        args_from({"output_dir": str(tmp_path), "num_iteration": 2})
+    with pytest.raises(ConfigError, match="trainer settings: "):
+        args_from({"output_dir": str(tmp_path), "use_cpu": True, "eval_strategy": "sometimes"})

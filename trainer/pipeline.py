@@ -1,0 +1,89 @@
+"""From settings to a trainer that can start: the cheap checks first, the weights last."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase, TrainerCallback
+
+from agentgym.config import refuse_unknown
+from agentgym.errors import ConfigError, UsageError
+from agentgym.rendering.base import Renderer
+from agentgym.trainer.config import AgentGRPOConfig
+from agentgym.trainer.factory import trainer_class
+from agentgym.trainer.game import MakeEnv
+from agentgym.trainer.grpo import AgentGRPOTrainer
+from agentgym.trainer.setup import Rewards, tokenizer_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything a training run is made of."""
+
+    model: str
+    """Folder or hub id of a causal language model with a chat template."""
+    args: AgentGRPOConfig
+    env: str | MakeEnv
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    rewards: Rewards = ()
+    """Reward functions and names of registered ones."""
+    scheduler: str | None = None
+    """A registered name; by default the env's."""
+    trainer: str = "grpo"
+    """A name in `agentgym.registry.TRAINERS`."""
+    tokenizer: PreTrainedTokenizerBase | None = None
+    """By default the model's own."""
+    renderer: Renderer | None = None
+    """By default the tokenizer's."""
+    callbacks: Sequence[TrainerCallback] = ()
+    peft_config: Any = None
+
+
+def make_args(values: Mapping[str, Any]) -> AgentGRPOConfig:
+    """Trainer settings from a mapping.
+
+    Raises:
+        ConfigError: an unknown setting, or settings that cannot work together.
+    """
+    known = {f.name: f for f in fields(AgentGRPOConfig) if f.init}
+    refuse_unknown(values, known, "trainer settings")
+    try:
+        return AgentGRPOConfig(**values)
+    except UsageError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"trainer settings: {_one_line(error)}") from error
+
+
+def build(recipe: Recipe) -> AgentGRPOTrainer:
+    """A trainer for a recipe.
+
+    Raises:
+        UsageError: something cannot work; of what can be known without the model's weights,
+            everything is checked before they are loaded.
+    """
+    make_trainer: Any = trainer_class(recipe.trainer)
+    tokenizer = tokenizer_of(recipe.model, recipe.tokenizer)
+    try:
+        trainer = make_trainer(
+            model=recipe.model,
+            args=recipe.args,
+            env=recipe.env,
+            env_kwargs=recipe.env_kwargs,
+            rewards=recipe.rewards,
+            scheduler=recipe.scheduler,
+            renderer=recipe.renderer,
+            processing_class=tokenizer,
+            callbacks=list(recipe.callbacks),
+            peft_config=recipe.peft_config,
+        )
+    except UsageError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot train {recipe.model!r}: {_one_line(error)}") from error
+    assert isinstance(trainer, AgentGRPOTrainer)
+    return trainer
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
