@@ -48,10 +48,11 @@ def _module_name(path: Path) -> str:
 
 def _explain(error: AgentGymError, path: Path) -> str:
     cause = error.__cause__ or error
-    if isinstance(cause, SyntaxError) and cause.filename == str(path):
+    origin = str(path.absolute())
+    if isinstance(cause, SyntaxError) and cause.filename == origin:
         return f"plugin {path}:{cause.lineno}: SyntaxError: {cause.msg}"
     frames = [
-        frame for frame in traceback.extract_tb(cause.__traceback__) if frame.filename == str(path)
+        frame for frame in traceback.extract_tb(cause.__traceback__) if frame.filename == origin
     ]
     line = f":{frames[-1].lineno}" if frames else ""
     return f"plugin {path}{line}: {type(cause).__name__}: {' '.join(str(cause).split())}"
