@@ -1,0 +1,13 @@
+"""Samples from the very model object that is being trained: nothing is copied, nothing served.
+
+Import this package late: it needs torch. `transformers_engine` picks the engine for a model.
+"""
+
+from agentgym.engines.transformers.engine import (
+    GenerateEngine,
+    TransformersEngine,
+    transformers_engine,
+)
+from agentgym.engines.transformers.requests import EngineStats
+
+__all__ = ["EngineStats", "GenerateEngine", "TransformersEngine", "transformers_engine"]

@@ -1,0 +1,206 @@
+"""The engines over a model in this process, and the choice between them."""
+
+import asyncio
+import logging
+
+import numpy as np
+from torch import nn
+
+from agentgym.engines.base import Engine, Generation, Sampling
+from agentgym.engines.transformers.fallback import GenerateCore
+from agentgym.engines.transformers.model import PolicyModel
+from agentgym.engines.transformers.requests import EngineStats, Reply, Request
+from agentgym.engines.transformers.scheduler import SlotCore
+from agentgym.engines.transformers.slots import Slots
+from agentgym.engines.transformers.support import refuse_unservable, slot_obstacle
+from agentgym.engines.transformers.worker import Worker
+from agentgym.errors import ConfigError, EngineError
+
+_log = logging.getLogger(__name__)
+
+
+class LocalEngine:
+    """Samples from a model object in this process, on a thread of its own.
+
+    The weights are the model's own: a change is seen at once, so change them only while no request
+    runs, and call `update_weights` afterwards. While requests run, the model is in evaluation mode;
+    when the last one ends it is as its owner left it, before the outcome is delivered.
+
+    Requests may come from any event loop, also from several one after the other.
+    """
+
+    def __init__(self, model: PolicyModel, core: SlotCore | GenerateCore, max_context: int) -> None:
+        self._core = core
+        self._worker = Worker(core)
+        self._max_context = max_context
+        self._vocabulary = model.vocabulary
+        if isinstance(core, GenerateCore):
+            core.poll = self._worker.poll
+
+    @property
+    def max_context(self) -> int:
+        """Longest prompt plus completion, in tokens."""
+        return self._max_context
+
+    @property
+    def policy_version(self) -> int:
+        """Weight updates seen so far."""
+        return self._core.policy_version
+
+    @property
+    def stats(self) -> EngineStats:
+        """What has been done so far; grows while requests run."""
+        return self._core.stats
+
+    async def generate(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, *, session: str
+    ) -> Generation:
+        """Sample one turn; cancelling the awaiting task frees its row before the next token.
+
+        Raises:
+            EngineError: the prompt does not fit or holds unknown ids, the model failed, or the
+                engine was closed.
+        """
+        self._check(prompt_ids)
+        limit = min(sampling.max_tokens, self._max_context - len(prompt_ids))
+        reply: Reply[Generation] = Reply()
+        prompt = np.asarray(prompt_ids, dtype=np.int64)
+        request = Request(prompt, sampling, session, limit, reply)
+        if not self._worker.post(lambda: self._core.submit(request)):
+            raise EngineError("the engine is closed")
+        try:
+            return await reply.future
+        except asyncio.CancelledError:
+            self._worker.post(lambda: self._core.cancel(request))
+            raise
+
+    def release(self, session: str) -> None:
+        """The trajectory is over: its row is free. Unknown sessions are fine."""
+        self._worker.post(lambda: self._core.release(session))
+
+    async def update_weights(self) -> int:
+        """The weights have changed: drop every cache and return the new policy version.
+
+        A turn that is running starts again from its prompt, with the same seed: what it had
+        sampled came from weights that are gone, and a `Generation` has one policy version.
+
+        Raises:
+            EngineError: the engine is closed.
+        """
+        reply: Reply[int] = Reply()
+        if not self._worker.post(lambda: reply.give(self._core.restart())):
+            raise EngineError("the engine is closed")
+        return await reply.future
+
+    async def aclose(self) -> None:
+        """End the thread; requests in flight fail with `EngineError`. Idempotent."""
+        reply: Reply[None] = Reply()
+        if self._worker.close(lambda: reply.give(None)):
+            await reply.future
+        self._worker.join()
+
+    def _check(self, prompt_ids: tuple[int, ...]) -> None:
+        if not prompt_ids:
+            raise EngineError("the prompt is empty")
+        if len(prompt_ids) >= self._max_context:
+            raise EngineError(
+                f"a prompt of {len(prompt_ids)} tokens leaves no room in a context of "
+                f"{self._max_context}"
+            )
+        low, high = min(prompt_ids), max(prompt_ids)
+        if low < 0 or high >= self._vocabulary:
+            raise EngineError(
+                f"the prompt holds token id {low if low < 0 else high}; the model knows 0 to "
+                f"{self._vocabulary - 1}"
+            )
+
+
+class TransformersEngine(LocalEngine):
+    """Continuous sampling with the cache of every trajectory kept in place.
+
+    Serves decoder-only models whose layers all see the whole context, in any PEFT, DDP or
+    accelerate wrapping; `transformers_engine` falls back to `GenerateEngine` for others.
+
+    Args:
+        model: the model that is trained.
+        max_rows: most turns at once, and most trajectories whose cache is kept; give at least the
+            number of trajectories in flight. Memory is two numbers per row, position, layer,
+            key/value head and dimension; it grows with the longest prompt and the rows in use.
+        max_context: longest prompt plus completion; by default what the model was made for.
+
+    Raises:
+        ConfigError: the model cannot be served this way; says why.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, max_rows: int = 64, max_context: int | None = None
+    ) -> None:
+        policy = PolicyModel(model)
+        refuse_unservable(policy)
+        context = _context(policy, max_rows, max_context)
+        obstacle = slot_obstacle(policy, context)
+        if obstacle:
+            raise SlotObstacleError(f"{type(policy.base).__name__}: {obstacle}")
+        slots = Slots(policy, max_rows=max_rows, max_context=context)
+        super().__init__(policy, SlotCore(slots), context)
+
+
+class GenerateEngine(LocalEngine):
+    """Batched `generate()` of whole turns, for models that `TransformersEngine` cannot serve.
+
+    Args:
+        model: the model that is trained.
+        max_rows: most turns in one batch.
+        max_context: longest prompt plus completion; by default what the model was made for.
+
+    Raises:
+        ConfigError: the model cannot be served at all; says why.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, max_rows: int = 64, max_context: int | None = None
+    ) -> None:
+        policy = PolicyModel(model)
+        refuse_unservable(policy)
+        context = _context(policy, max_rows, max_context)
+        super().__init__(policy, GenerateCore(policy, max_rows=max_rows), context)
+
+
+class SlotObstacleError(ConfigError):
+    """The slot engine cannot serve this model; `GenerateEngine` can."""
+
+
+def transformers_engine(
+    model: nn.Module, *, max_rows: int = 64, max_context: int | None = None
+) -> Engine:
+    """The fastest engine for the model; logs why it is not the slot engine.
+
+    Raises:
+        ConfigError: no engine can serve the model, by its name.
+    """
+    try:
+        return TransformersEngine(model, max_rows=max_rows, max_context=max_context)
+    except SlotObstacleError as obstacle:
+        _log.warning("sampling with batched generate(), which is slower: %s", obstacle)
+        return GenerateEngine(model, max_rows=max_rows, max_context=max_context)
+
+
+def _context(model: PolicyModel, max_rows: int, max_context: int | None) -> int:
+    """The context length to use.
+
+    Raises:
+        ConfigError: nothing says how long it may be, or it is longer than the model's.
+    """
+    if max_rows < 1:
+        raise ConfigError(f"max_rows={max_rows}: an engine needs at least one row")
+    own = model.max_context()
+    if max_context is None and own is None:
+        name = type(model.base).__name__
+        raise ConfigError(f"{name} does not say how long its context is: give max_context")
+    if own is not None and max_context is not None and max_context > own:
+        raise ConfigError(f"max_context={max_context} exceeds the model's {own} positions")
+    context = max_context or own
+    assert context is not None
+    if context < 2:
+        raise ConfigError(f"max_context={context}: needs room for a prompt and one token")
+    return context

@@ -1,0 +1,113 @@
+"""One turn on its way through an engine, and the way back to the event loop that asked for it.
+
+A request belongs to the worker thread; only its `Reply` may be touched from elsewhere. Its random
+numbers come from its own seed, so that no other request can change what it samples.
+"""
+
+import asyncio
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.engines.base import FinishReason, Generation, Sampling
+from agentgym.errors import EngineError
+
+Ids = NDArray[np.int64]
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class EngineStats:
+    """What an engine has done so far; `prefilled_tokens + reused_tokens` = prompt tokens."""
+
+    requests: int = 0
+    """Turns completed."""
+    prefilled_tokens: int = 0
+    """Prompt tokens that went through the model."""
+    reused_tokens: int = 0
+    """Prompt tokens whose keys and values were there: of the session's last turn or a copy."""
+    sampled_tokens: int = 0
+    decode_steps: int = 0
+    """Forward calls that sampled one token per running row."""
+    prefill_calls: int = 0
+    """Forward calls over prompts."""
+    seconds: float = 0.0
+    """Spent in the model and the sampler, by the worker thread."""
+
+
+class Reply(Generic[T]):
+    """The awaiting side of a request, on the event loop it was made on."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[T] = self._loop.create_future()
+
+    def give(self, outcome: T | EngineError) -> None:
+        """Resolve the future from any thread; a loop that is closed is left alone."""
+        try:
+            self._loop.call_soon_threadsafe(self._settle, outcome)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+
+    def _settle(self, outcome: T | EngineError) -> None:
+        if self.future.done():
+            return
+        if isinstance(outcome, EngineError):
+            self.future.set_exception(outcome)
+        else:
+            self.future.set_result(outcome)
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A turn to sample, and what has been sampled of it."""
+
+    prompt: Ids
+    """[T] token ids."""
+    sampling: Sampling
+    session: str
+    limit: int
+    """Most tokens to sample: budget and context length together."""
+    reply: Reply[Generation]
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    outcome: Generation | EngineError | None = None
+    """Set when the turn is over."""
+    _random: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.sampling.seed)
+
+    def restart(self) -> None:
+        """Forget what was sampled and start the turn again, with the same random numbers."""
+        self.token_ids, self.logprobs, self.outcome = [], [], None
+        self._random.seed(self.sampling.seed)
+
+    def draw(self) -> float:
+        """Uniform in [0, 1) on a grid of 2^-24, which float32 holds exactly."""
+        return self._random.getrandbits(24) * 2.0**-24
+
+    def accept(self, token: int, logprob: float, policy_version: int) -> None:
+        """Take a sampled token; sets `outcome` if the turn ends with it."""
+        if not math.isfinite(logprob):
+            self.outcome = EngineError("the model's logits are not finite")
+            return
+        self.token_ids.append(token)
+        self.logprobs.append(logprob)
+        if token in self.sampling.stop_token_ids:
+            self._complete("stop", policy_version)
+        elif len(self.token_ids) >= self.limit:
+            self._complete("length", policy_version)
+
+    def _complete(self, reason: FinishReason, policy_version: int) -> None:
+        self.outcome = Generation(
+            token_ids=tuple(self.token_ids),
+            logprobs=tuple(self.logprobs),
+            finish_reason=reason,
+            policy_version=policy_version,
+        )
