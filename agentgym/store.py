@@ -8,7 +8,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,19 @@ def drop_cut_line(path: Path) -> None:
         file.truncate(content.rfind(b"\n") + 1)
 
 
+@contextmanager
+def undo_folders(path: Path) -> Iterator[None]:
+    """If the block fails, remove the empty folders that it made on the way to `path`."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
 class RunFolder:
     """One run on disk.
 
@@ -109,8 +122,8 @@ class RunFolder:
         Raises:
             ConfigError: there is none.
         """
-        steps = {_step_of(path): path for path in self.checkpoints.glob("checkpoint-*")}
-        complete = {n: p for n, p in steps.items() if (p / "trainer_state.json").is_file()}
+        steps = {step_of(path): path for path in self.checkpoints.glob("checkpoint-*")}
+        complete = {step: path for step, path in steps.items() if _is_complete(path)}
         if not complete:
             raise ConfigError(f"cannot resume: no complete checkpoint in {str(self.checkpoints)!r}")
         return complete[max(complete)]
@@ -122,7 +135,7 @@ class RunFolder:
             kept = [json.dumps(row) for row in self.read_metrics() if row["step"] <= step]
             write_atomically(self.metrics, "".join(line + "\n" for line in kept).encode())
         for path in self.trajectories.glob("step-*.jsonl"):
-            if _step_of(path) > step:
+            if step_of(path) > step:
                 path.unlink()
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
@@ -139,6 +152,13 @@ class RunFolder:
         """Add trajectories to `trajectories/NAME.jsonl`."""
         append_lines(self.trajectories / f"{name}.jsonl", (o.to_json() for o in outputs))
 
+    def read_summary(self) -> dict[str, Any]:
+        """What `write_summary` wrote; empty if it never did."""
+        if not self.summary.exists():
+            return {}
+        summary: dict[str, Any] = json.loads(self.summary.read_text("utf-8"))
+        return summary
+
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Replace `summary.json`."""
         write_atomically(self.summary, (_to_json(summary, indent=2) + "\n").encode())
@@ -149,6 +169,15 @@ def step_name(step: int) -> str:
     return f"step-{step:06d}"
 
 
+def _is_complete(checkpoint: Path) -> bool:
+    """The state is the last file of a checkpoint, and is not written at once."""
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def _to_json(row: Mapping[str, Any], *, indent: int | None = None) -> str:
     """JSON knows no NaN: a number that is none is `null`."""
     numbers = {key: value for key, value in row.items() if isinstance(value, float)}
@@ -156,5 +185,6 @@ def _to_json(row: Mapping[str, Any], *, indent: int | None = None) -> str:
     return json.dumps({**row, **unknown}, indent=indent, allow_nan=False)
 
 
-def _step_of(path: Path) -> int:
-    return int(path.stem.rpartition("-")[2])
+def step_of(path: Path) -> int:
+    """The step in the name of a checkpoint or of a step's trajectories."""
+    return int(path.name.partition(".")[0].rpartition("-")[2])

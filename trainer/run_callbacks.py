@@ -19,11 +19,22 @@ from agentgym.trajectory import RolloutOutput
 _PHASES = {"rollout": "sample", "logprob": "logprob", "old_logprob": "logprob", "update": "update"}
 
 
-class RecordRun(AgentCallback):
-    """Keeps metrics and trajectories in a run folder; every process writes its own trajectories."""
+class FollowRun(AgentCallback):
+    """Keeps metrics and trajectories in a run folder and shows every optimizer step.
 
-    def __init__(self, folder: RunFolder) -> None:
+    Every process writes its own trajectories; the first one does the rest.
+    """
+
+    def __init__(self, folder: RunFolder, progress: Progress) -> None:
         self._folder = folder
+        self._progress = progress
+        self._started = time.perf_counter()
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Start the clock."""
+        self._started = time.perf_counter()
 
     def on_window(
         self,
@@ -57,40 +68,19 @@ class RecordRun(AgentCallback):
         logs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Keep a line of metrics; the loop's last summary is not one."""
-        if state.is_world_process_zero and logs and "train_runtime" not in logs:
-            self._folder.append_metrics({"step": state.global_step, **logs})
+        """Keep and show a step's metrics; the loop's last summary is none."""
+        if not state.is_world_process_zero or not logs or "train_runtime" in logs:
+            return
+        row = {"step": state.global_step, **logs}
+        if "step_time" in logs:
+            row["step_seconds"] = time.perf_counter() - self._started
+        self._folder.append_metrics(row)
+        if "step_time" in logs:
+            self._progress.step(step_report(row, state.max_steps))
 
     def _keep(self, name: str, args: TrainingArguments, outputs: Sequence[RolloutOutput]) -> None:
         rank = f".rank{args.process_index}" if args.world_size > 1 else ""
         self._folder.append_trajectories(name + rank, outputs)
-
-
-class ShowProgress(AgentCallback):
-    """Tells a `Progress` about every optimizer step."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._started = time.perf_counter()
-
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Start the clock."""
-        self._started = time.perf_counter()
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Show the step that was just made."""
-        if state.is_world_process_zero and logs and "step_time" in logs:
-            seconds = time.perf_counter() - self._started
-            self._progress.step(step_report(logs, state.global_step, state.max_steps, seconds))
 
 
 class StopOnRequest(AgentCallback):
@@ -117,17 +107,17 @@ class StopOnRequest(AgentCallback):
         return control
 
 
-def step_report(logs: Mapping[str, float], step: int, num_steps: int, seconds: float) -> StepReport:
-    """What is shown of a step's metrics."""
+def step_report(row: Mapping[str, Any], num_steps: int) -> StepReport:
+    """What is shown of a row of metrics."""
     split: dict[str, float] = {}
     for name, phase in _PHASES.items():
-        split[phase] = split.get(phase, 0.0) + logs.get(f"time/{name}", 0.0)
+        split[phase] = split.get(phase, 0.0) + row.get(f"time/{name}", 0.0)
     return StepReport(
-        step=step,
+        step=row["step"],
         num_steps=num_steps,
-        reward=logs.get("reward"),
-        length=logs.get("completions/mean_length"),
-        turns=logs.get("turns/mean"),
-        seconds=seconds,
+        reward=row.get("reward"),
+        length=row.get("completions/mean_length"),
+        turns=row.get("turns/mean"),
+        seconds=row["step_seconds"],
         split=split,
     )

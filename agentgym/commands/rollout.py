@@ -133,9 +133,9 @@ def _kept(
             request.seed,
         ):
             raise ConfigError(
-                f"{str(out)!r} holds other trajectories: its {name} is {output.env} {output.task_id} "
-                f"with seed {output.seed}, this run's is {request.env} {request.task.id} with seed "
-                f"{request.seed}; give another --out"
+                f"{str(out)!r} holds other trajectories: its {name} is {output.env} "
+                f"{output.task_id} with seed {output.seed}, this run's is {request.env} "
+                f"{request.task.id} with seed {request.seed}; give another --out"
             )
     return kept
 

@@ -1,0 +1,158 @@
+"""A training run from the first evaluation to the last, and what is left of it on every way out."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from agentgym.commands.stopping import StopRequest
+from agentgym.commands.train_config import TrainConfig
+from agentgym.errors import AgentGymError
+from agentgym.plotting import RewardCurve, reward_curve_png
+from agentgym.progress import Progress
+from agentgym.store import RunFolder, StorageError, step_of, write_atomically
+from agentgym.trainer.grpo import AgentGRPOTrainer
+
+Evaluation = dict[str, Mapping[str, float]]
+"""Figures of held-out tasks by how they were sampled: `sampled` and `greedy`."""
+
+
+class TrainingRun:
+    """Evaluates, trains, evaluates; keeps the folder's summary and plot up to date.
+
+    Args:
+        settings: resolved.
+        folder: exists already.
+        trainer: ready to start.
+        progress: told what is being done.
+    """
+
+    def __init__(
+        self,
+        settings: TrainConfig,
+        folder: RunFolder,
+        trainer: AgentGRPOTrainer,
+        progress: Progress,
+    ) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.trainer = trainer
+        self.progress = progress
+        self.summary: dict[str, Any] = {
+            "env": settings.env,
+            "model": settings.model or "embedded tiny policy",
+            "version": version("agentgym-rl"),
+            "seed": settings.seed,
+            "num_steps": 0,
+            "train_seconds": 0.0,
+            "eval_tasks": settings.eval_tasks,
+            "interrupted": False,
+            "finished": False,
+        }
+
+    def run(self, checkpoint: Path | None, stop: StopRequest) -> None:
+        """The whole run; on every way out the folder says how far it came.
+
+        Args:
+            checkpoint: to go on from.
+            stop: asked for by the user.
+        """
+        try:
+            with self.trainer.rollouts.session():
+                self._evaluate_before(checkpoint)
+                self._train(checkpoint, stop)
+                if stop.is_asked:
+                    raise KeyboardInterrupt
+                self._evaluate("after")
+            self.summary["finished"] = True
+        except KeyboardInterrupt:
+            self.summary["interrupted"] = True
+            raise
+        except AgentGymError as error:
+            self.summary["error"] = str(error)
+            raise
+        finally:
+            self._write_down()
+
+    def _evaluate_before(self, checkpoint: Path | None) -> None:
+        known = self.folder.read_summary() if checkpoint is not None else {}
+        earlier = {key: value for key, value in known.items() if "_before" in key}
+        if earlier:
+            self.summary |= earlier
+        else:
+            self._evaluate("before")
+
+    def _evaluate(self, when: str) -> None:
+        """Held-out tasks, sampled as in training and greedily."""
+        if not self.settings.eval_tasks:
+            return
+        for how, temperature in (("reward", self.settings.temperature), ("greedy", 0.0)):
+            self.progress.phase(f"evaluating {when} training, {how}")
+            figures = self.trainer.evaluate_env(
+                num_tasks=self.settings.eval_tasks,
+                temperature=temperature,
+                name=f"eval-{when}-{how}",
+            )
+            self.summary[f"eval_{how}_{when}"] = figures.get("reward")
+            if "reward_low" in figures:
+                half = (figures["reward_high"] - figures["reward_low"]) / 2
+                self.summary[f"eval_{how}_{when}_margin"] = half
+        self._write_summary()
+
+    def _train(self, checkpoint: Path | None, stop: StopRequest) -> None:
+        if checkpoint is not None and self.is_main:
+            self.folder.rewind(step_of(checkpoint))
+        earlier = sum(row.get("step_seconds", 0.0) for row in self.folder.read_metrics())
+        self.progress.phase("training")
+        started = time.perf_counter()
+        try:
+            with stop, storing_checkpoints(self.folder.checkpoints):
+                self.trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+        finally:
+            self.summary["num_steps"] = self.trainer.state.global_step
+            self.summary["train_seconds"] = earlier + time.perf_counter() - started
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes what the run has one of."""
+        return self.trainer.ranks.index == 0
+
+    def _write_summary(self) -> None:
+        if self.is_main:
+            self.folder.write_summary(self.summary)
+
+    def _write_down(self) -> None:
+        self._write_summary()
+        if not self.is_main:
+            return
+        rows = [row for row in self.folder.read_metrics() if row.get("reward") is not None]
+        label = "embedded tiny policy" if self.settings.model is None else self.settings.model
+        curve = RewardCurve(
+            title=f"{self.settings.env} · {Path(label).name} · seed {self.settings.seed}",
+            steps=[row["step"] for row in rows],
+            rewards=[row["reward"] for row in rows],
+            before=self.summary.get("eval_reward_before"),
+            after=self.summary.get("eval_reward_after"),
+        )
+        write_atomically(self.folder.plot, reward_curve_png(curve))
+
+
+@contextmanager
+def storing_checkpoints(folder: Path) -> Iterator[None]:
+    """Turn what the libraries raise when the disk is full into one line.
+
+    Raises:
+        StorageError: a checkpoint could not be written.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise StorageError(f"cannot write a checkpoint to {str(folder)!r}: {error}") from error
+    except RuntimeError as error:
+        if "PytorchStreamWriter" not in str(error) and "inline_container" not in str(error):
+            raise
+        raise StorageError(f"cannot write a checkpoint to {str(folder)!r}: {error}") from error

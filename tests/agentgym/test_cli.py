@@ -1,0 +1,228 @@
+"""The command line as people use it, in this process wherever a second one adds nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentgym.cli import COMMANDS, main
+from agentgym.commands.policies import read_script
+from agentgym.trajectory import read_jsonl
+
+SCRIPT = """\
+- |-
+  <tool_call>
+  {"name": "calculator", "arguments": {"expression": "1+"}}
+  </tool_call>
+- "Answer: 3"
+"""
+PLUGIN = """\
+from agentgym.envs import Task, TaskSet, ToolEnv, register
+
+class Echo(ToolEnv):
+    "Says it back."
+    def tasks(self, split="train"):
+        return TaskSet.from_rows([{"id": "only", "word": "hello"}])
+    def prompt(self, task):
+        return task["word"]
+    def score(self, episode):
+        return {"same": float(episode.answer == episode.task["word"])}
+
+register("Echo-v0", Echo)
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]):
+    """Runs a command line; gives exit code, output and errors."""
+
+    def run_command(*argv: object) -> tuple[int, str, str]:
+        code = main([str(word) for word in argv])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run_command
+
+
+@pytest.fixture(scope="module")
+def echo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plugins") / "echo_plugin.py"
+    path.write_text(PLUGIN)
+    return path
+
+
+def refused(outcome: tuple[int, str, str], *words: str) -> None:
+    """The contract of every refusal: exit code 2, nothing printed but one line that says why."""
+    code, out, err = outcome
+
+    assert (code, out) == (2, "")
+    assert err.startswith("agentgym: ")
+    assert err.count("\n") == 1
+    assert all(word in err for word in words), err
+
+
+def test_help_names_every_command(run):
+    """The first thing that is typed."""
+    code, out, _ = run("--help")
+
+    assert code == 0
+    assert all(f"  {name} " in out for name in COMMANDS.names())
+    assert run() == (0, out, "")
+
+
+@pytest.mark.parametrize("name", COMMANDS.names())
+def test_every_setting_has_help(name: str, capsys: pytest.CaptureFixture[str]):
+    """A flag without a docstring would be a riddle."""
+    with pytest.raises(SystemExit) as stop:
+        main([name, "--help"])
+
+    out = capsys.readouterr().out
+    fields = COMMANDS.get(name).config.model_fields
+    assert stop.value.code == 0
+    assert [field for field, info in fields.items() if not info.description] == []
+    assert all(f"--{field.rstrip('_').replace('_', '-')}" in out for field in fields)
+
+
+def test_lists_and_help_load_no_torch():
+    """They are typed often; a second's wait each time is too much."""
+    code = (
+        "import sys; from agentgym.cli import main\n"
+        "for line in (['--help'], ['--version'], ['envs'], ['tools', '--json']): main(line)\n"
+        "heavy = {'torch', 'transformers', 'trl', 'matplotlib', 'datasets'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert process.returncode == 0, process.stderr
+    assert "calculator" in process.stdout
+
+
+def test_names_are_bare_and_one_per_line(run):
+    """They are for scripts."""
+    assert "calculator" in run("envs", "--names")[1].splitlines()
+    assert "calculator" in run("tools", "--names")[1].splitlines()
+
+
+def test_tables_say_what_an_env_pays_and_takes(run):
+    """Enough to write --env-args and --reward-weights without reading code."""
+    _, out, _ = run("envs")
+
+    assert all(word in out for word in ("calculator v0", "correct x0.9", "levels=(1, 2, 3)"))
+
+
+def test_tool_schemas_are_openai_functions(run):
+    """Other programs read them."""
+    schemas = json.loads(run("tools", "--json")[1])
+
+    names = [schema["function"]["name"] for schema in schemas]
+    assert "calculator" in names
+    assert all(schema["type"] == "function" for schema in schemas)
+
+
+def test_an_oracle_rollout_is_perfect_and_leaves_one_line_each(run, tmp_path: Path):
+    """The whole loop without a model: what a policy would have to produce, token by token."""
+    out_file = tmp_path / "out.jsonl"
+    code, out, _ = run("rollout", "--policy", "oracle", "--n", 6, "--out", out_file)
+
+    trajectories = list(read_jsonl(out_file))
+    lines = [json.loads(line) for line in out_file.read_text().splitlines()]
+    assert code == 0
+    assert [t.reward for t in trajectories] == [1.0] * 6
+    assert [line["return"] for line in lines] == [1.0] * 6
+    assert {t.num_turns for t in trajectories} == {2, 3, 4}
+    assert "sampled" in out
+    assert "Answer: " in out
+    assert "\x1b[" not in out
+
+
+def test_rollouts_are_told_apart_by_seed_and_split(run, tmp_path: Path):
+    """Held-out tasks must never be those of training."""
+    tasks = {}
+    for split in ("train", "eval"):
+        path = tmp_path / f"{split}.jsonl"
+        run("rollout", "--policy", "oracle", "--n", 6, "--split", split, "--out", path)
+        tasks[split] = {t.task_id for t in read_jsonl(path)}
+
+    assert len(tasks["train"]) == len(tasks["eval"]) == 6
+    assert not tasks["train"] & tasks["eval"]
+
+
+def test_a_script_plays_its_turns_to_every_trajectory(run, tmp_path: Path):
+    """How an env answers a given mistake is looked at this way."""
+    script = tmp_path / "script.yaml"
+    script.write_text(SCRIPT)
+    out_file = tmp_path / "out.jsonl"
+    code, out, _ = run(
+        *("rollout", "--policy", f"scripted:{script}", "--n", 2, "--group-size", 2),
+        *("--out", out_file),
+    )
+
+    first, second = read_jsonl(out_file)
+    assert code == 0
+    assert (first.group_id, first.task_id) == (second.group_id, second.task_id)
+    assert first.num_turns == 2
+    assert first.rollout_infos["tool_failures"] == {"tool_error": 1}
+    assert first.rewards == {"correct": 0.0, "format": 1.0}
+    assert "tool_response" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "script"),
+    [
+        ("a.json", '["x", [1, 2]]', ["x", [1, 2]]),
+        ("a.yaml", "g0-*: [x]\n'*': [y]", {"g0-*": ["x"], "*": ["y"]}),
+        ("a.jsonl", '"x"\n\n"y"\n', ["x", "y"]),
+    ],
+)
+def test_scripts_are_lists_of_turns(tmp_path: Path, name: str, text: str, script: object):
+    """The three forms that --help promises."""
+    (tmp_path / name).write_text(text)
+
+    assert read_script(tmp_path / name) == script
+
+
+def test_an_existing_file_is_kept_unless_it_is_gone_on_with(run, tmp_path: Path):
+    """Trajectories are dear; none is overwritten, played twice or mixed with another run's."""
+    out_file = tmp_path / "out.jsonl"
+    play = ("rollout", "--policy", "oracle", "--show", 0, "--out", out_file)
+    run(*play, "--n", 2)
+    before = out_file.read_text()
+
+    refused(run(*play, "--n", 4), "exists", "--resume")
+    assert out_file.read_text() == before
+
+    out_file.write_text(before + '{"cut')
+    assert run(*play, "--n", 4, "--resume")[0] == 0
+    assert out_file.read_text().startswith(before)
+    assert sorted(t.request_id for t in read_jsonl(out_file)) == [f"g{i}-m0" for i in range(4)]
+
+    refused(run(*play, "--n", 4, "--resume", "--seed", 9), "other trajectories", "g0-m0")
+
+
+def test_a_plugin_brings_an_env(run, echo: Path):
+    """The way into the gym for code that is not installed."""
+    code, out, _ = run("envs", "--names", "--plugins", echo)
+
+    assert code == 0
+    assert "echo" in out.splitlines()
+
+
+def test_an_env_without_an_oracle_says_so(run, echo: Path):
+    """Most envs have none."""
+    refused(
+        run("rollout", "--env", "echo", "--plugins", echo, "--policy", "oracle"),
+        *("'echo'", "oracle(task, messages)"),
+    )
+
+
+def test_trajectories_that_all_failed_are_shown_and_the_exit_code_says_so(run, tmp_path: Path):
+    """A script that is too short is an error of the engine, not a crash."""
+    script = tmp_path / "script.json"
+    script.write_text("[]")
+    code, out, _ = run("rollout", "--policy", f"scripted:{script}", "--n", 1)
+
+    assert code == 1
+    assert "api_error" in out
+    assert "0 turns" in out
