@@ -57,7 +57,7 @@ class FlatTokens:
             logprobs=logprobs[mask],
             old_logprobs=old_logprobs[mask],
             advantages=advantages[rows],
-            sequence_ids=rows,
+            sequence_ids=rows.unique(return_inverse=True)[1],
         )
 
 
@@ -108,6 +108,11 @@ class Mean:
     """[] sum, detached."""
     count: int
 
+    @classmethod
+    def of(cls, values: Tensor) -> Self:
+        """Of [M] values."""
+        return cls(values.detach().sum(), values.numel())
+
     def __add__(self, other: Self) -> "Mean":
         return Mean(self.total + other.total, self.count + other.count)
 
@@ -142,6 +147,150 @@ def policy_loss(tokens: FlatTokens, settings: LossSettings, normalizer: Normaliz
 
     Raises:
         NotRegisteredError: no such loss.
-        ConfigError: `beta` without reference log-probabilities, or a loss that is not finite.
+        ConfigError: `beta` without reference log-probabilities, or an unknown importance level.
+        FloatingPointError: the loss is not finite.
     """
-    raise NotImplementedError
+    loss: Loss = LOSSES.get(settings.loss_type)
+    output = loss(tokens, settings, normalizer)
+    if not torch.isfinite(output.loss):
+        raise FloatingPointError(
+            f"the {settings.loss_type} loss of {output.num_tokens} tokens is {output.loss.item()}: "
+            "a log-probability or an advantage is not finite, or the ratio overflowed"
+        )
+    return output
+
+
+def token_mean(values: Tensor, normalizer: Normalizer) -> Tensor:
+    """[] share of the mean over all trained tokens of the step: long sequences weigh more."""
+    return values.sum() / max(normalizer.num_tokens, 1)
+
+
+def sequence_mean(values: Tensor, sequence_ids: Tensor, normalizer: Normalizer) -> Tensor:
+    """[] share of the mean over sequences of their token means: a sequence weighs 1 in any case."""
+    return _means_by_sequence(values, sequence_ids).sum() / max(normalizer.num_sequences, 1)
+
+
+def constant_mean(values: Tensor, normalizer: Normalizer, *, max_tokens: int) -> Tensor:
+    """[] share of the sum over a constant, sequences x `max_tokens`: a token weighs the same in
+    any sequence and any step (Dr. GRPO, arXiv 2503.20783)."""
+    return values.sum() / max(normalizer.num_sequences * max_tokens, 1)
+
+
+def grpo(tokens: FlatTokens, settings: LossSettings, normalizer: Normalizer) -> LossOutput:
+    """Clipped surrogate, mean of per-sequence means (arXiv 2402.03300)."""
+    terms = _terms(tokens, settings)
+    return _output(terms, sequence_mean(terms.values, tokens.sequence_ids, normalizer), tokens)
+
+
+def dapo(tokens: FlatTokens, settings: LossSettings, normalizer: Normalizer) -> LossOutput:
+    """Clipped surrogate, mean over the trained tokens of the step (arXiv 2503.14476)."""
+    terms = _terms(tokens, settings)
+    return _output(terms, token_mean(terms.values, normalizer), tokens)
+
+
+def bnpo(tokens: FlatTokens, settings: LossSettings, normalizer: Normalizer) -> LossOutput:
+    """Clipped surrogate, mean over the trained tokens of the batch.
+
+    TRL takes the mean over the local micro-batch, so that its update depends on how the step was
+    split. Here the batch is the optimizer step, which makes `bnpo` the same as `dapo`; with one
+    micro-batch on one rank it is TRL's.
+    """
+    return dapo(tokens, settings, normalizer)
+
+
+def dr_grpo(tokens: FlatTokens, settings: LossSettings, normalizer: Normalizer) -> LossOutput:
+    """Clipped surrogate over a constant, sequences x `max_completion_tokens`.
+
+    The constant is a whole trajectory's limit, not a turn's (arXiv 2503.20783).
+    """
+    terms = _terms(tokens, settings)
+    limit = settings.max_completion_tokens
+    loss = constant_mean(terms.values, normalizer, max_tokens=limit)
+    return _output(terms, loss, tokens)
+
+
+@dataclass(frozen=True)
+class _Terms:
+    values: Tensor
+    """[N] loss of each token."""
+    ratio: Tensor
+    """[N] importance ratio, equal within a sequence at sequence level."""
+    kl: Tensor | None
+    settings: LossSettings
+
+
+def _terms(tokens: FlatTokens, settings: LossSettings) -> _Terms:
+    """-min(ratio A, clip(ratio) A) + beta KL, for each token."""
+    ratio = _ratio(tokens, settings.importance_level)
+    clipped = ratio.clamp(1 - settings.epsilon_low, 1 + settings.epsilon_high)
+    bounded = ratio if settings.delta is None else ratio.clamp(max=settings.delta)
+    values = -torch.minimum(bounded * tokens.advantages, clipped * tokens.advantages)
+    kl = _kl(tokens, settings.beta)
+    if kl is not None and settings.beta != 0.0:
+        values = values + settings.beta * kl
+    return _Terms(values, bounded.detach(), None if kl is None else kl.detach(), settings)
+
+
+def _ratio(tokens: FlatTokens, level: ImportanceLevel) -> Tensor:
+    """[N] pi / pi_old, of the token or as the geometric mean of its sequence."""
+    log_ratio = tokens.logprobs - tokens.old_logprobs
+    if level == "token":
+        return log_ratio.exp()
+    if level != "sequence":
+        raise ConfigError(f"importance level must be 'token' or 'sequence', not {level!r}")
+    return _means_by_sequence(log_ratio, tokens.sequence_ids).exp()[tokens.sequence_ids]
+
+
+def _kl(tokens: FlatTokens, beta: float) -> Tensor | None:
+    """[N] k3 estimate of KL(pi || ref): e^d - d - 1 with d = log ref - log pi (Schulman 2020)."""
+    if tokens.ref_logprobs is None:
+        if beta != 0.0:
+            raise ConfigError(f"beta={beta} needs the log-probabilities of a reference policy")
+        return None
+    difference = tokens.ref_logprobs - tokens.logprobs
+    return difference.exp() - difference - 1
+
+
+def _means_by_sequence(values: Tensor, sequence_ids: Tensor) -> Tensor:
+    """[S]; 0 for a number that no token carries."""
+    count = torch.bincount(sequence_ids).to(values)
+    return torch.zeros_like(count).index_add(0, sequence_ids, values) / count.clamp(min=1)
+
+
+def _output(terms: _Terms, loss: Tensor, tokens: FlatTokens) -> LossOutput:
+    metrics, extremes = _clipping(terms, tokens)
+    metrics["ratio_mean"] = _mean(terms.ratio, tokens, terms.settings)
+    if terms.kl is not None:
+        metrics["kl"] = Mean.of(terms.kl)
+    if tokens.entropy is not None:
+        metrics["entropy"] = Mean.of(tokens.entropy)
+    return LossOutput(loss, metrics, extremes, num_tokens=tokens.logprobs.numel())
+
+
+def _clipping(terms: _Terms, tokens: FlatTokens) -> tuple[dict[str, Mean], dict[str, float]]:
+    settings, ratio = terms.settings, terms.ratio
+    low = ((ratio < 1 - settings.epsilon_low) & (tokens.advantages < 0)).to(ratio)
+    high = ((ratio > 1 + settings.epsilon_high) & (tokens.advantages > 0)).to(ratio)
+    metrics = {
+        "clip_ratio/low_mean": _mean(low, tokens, settings),
+        "clip_ratio/high_mean": _mean(high, tokens, settings),
+        "clip_ratio/region_mean": _mean(low + high, tokens, settings),
+    }
+    if not len(ratio):
+        return metrics, {}
+    extremes = {
+        "clip_ratio/low_min": _means_by_sequence(low, tokens.sequence_ids).min().item(),
+        "clip_ratio/high_max": _means_by_sequence(high, tokens.sequence_ids).max().item(),
+    }
+    return metrics, extremes
+
+
+def _mean(values: Tensor, tokens: FlatTokens, settings: LossSettings) -> Mean:
+    """Over tokens, or over sequences where the ratio is one per sequence, as in TRL."""
+    if settings.importance_level == "sequence":
+        values = _means_by_sequence(values, tokens.sequence_ids)
+    return Mean.of(values)
+
+
+for _loss in (grpo, bnpo, dr_grpo, dapo):
+    LOSSES.register(_loss.__name__, _loss)

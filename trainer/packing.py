@@ -1,16 +1,23 @@
-"""Trajectories to rows the model computes: no padding worth mentioning, shared prompts once.
+"""Trajectories to rows the model computes: no padding, shared prompts once.
 
-A row holds trees. A tree is a prompt and the trajectories that continue it; each attends to the
-prompt and to itself, and its positions go on where the prompt ends, so every token sees what it
-would see in a row of its own. Which tokens are scored travels as flat indices beside the rows.
+A packed row is a run of spans without a single padding token: a prompt, then the trajectories that
+continue it, then the next prompt. Positions go on where the prompt ends and `blocks` say who
+attends to whom, so every token sees what it would see in a row of its own, and attention costs
+what it would cost there, less for the prompt: no masked area is computed. Which tokens are scored
+travels as flat indices beside the row.
 
 Units: tokens. [R, T] rows, [N] trained tokens, [S] sequences of the micro-batch.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
+
+from agentgym.trainer.attention import Blocks, Span, blocks_of
 
 
 @dataclass(frozen=True)
@@ -34,14 +41,33 @@ class Sample:
     index: int
     """The caller's number for this sample; comes back in `PackedBatch.sample_indices`."""
 
+    def __post_init__(self) -> None:
+        if not len(self.ids) == len(self.mask) == len(self.logprobs):
+            raise ValueError(
+                f"sample {self.index} has {len(self.ids)} ids, {len(self.mask)} mask entries and "
+                f"{len(self.logprobs)} logprobs: it needs one of each per token"
+            )
+        if self.mask and self.mask[0]:
+            raise ValueError(f"sample {self.index}: nothing predicts its first token")
+
+    @cached_property
+    def trained(self) -> list[int]:
+        """Positions of the trained tokens."""
+        return [position for position, flag in enumerate(self.mask) if flag]
+
     @property
     def prompt_len(self) -> int:
         """Tokens before the first trained one: what may be shared."""
-        raise NotImplementedError
+        return self.trained[0] if self.trained else len(self.ids)
 
     @property
     def num_trained(self) -> int:
-        return sum(self.mask)
+        return len(self.trained)
+
+    @property
+    def num_inputs(self) -> int:
+        """Tokens to compute: nothing is learned from the last trained one on."""
+        return self.trained[-1] if self.trained else 0
 
 
 @dataclass(frozen=True)
@@ -52,10 +78,6 @@ class PackedBatch:
     """[R, T] int64."""
     position_ids: Tensor
     """[R, T] int64: the position within the trajectory."""
-    tree_ids: Tensor
-    """[R, T] int32: tree of the row; -1 is padding."""
-    branch_ids: Tensor
-    """[R, T] int32: 0 for the shared prompt, else the trajectory within the tree."""
     rows: Tensor
     """[N] int64: row of the logit that predicts the trained token."""
     columns: Tensor
@@ -70,8 +92,10 @@ class PackedBatch:
     """[N] float32: the sampler's."""
     sample_indices: Tensor
     """[S] int64: `Sample.index` of each sequence."""
-    is_packed: bool
-    """False if every row is one plain right-padded sequence."""
+    blocks: Blocks | None = None
+    """Who attends to whom in the one packed row; None for plain rows."""
+    attention_mask: Tensor | None = None
+    """[R, T] int64, 0 on the padding of plain rows; None for a packed row."""
 
     @property
     def num_tokens(self) -> int:
@@ -82,30 +106,156 @@ class PackedBatch:
     def num_sequences(self) -> int:
         return self.sample_indices.numel()
 
-    def attention_mask(self) -> Tensor:
-        """[R, 1, T, T] bool, True where a query may look; [R, T] int64 if not `is_packed`."""
-        raise NotImplementedError
-
-    def to(self, device: str) -> "PackedBatch":
-        raise NotImplementedError
+    def to(self, device: torch.device | str) -> "PackedBatch":
+        """On another device."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{k: v.to(device) for k, v in values.items() if v is not None})
 
 
 def pack(
     samples: Sequence[Sample], *, token_budget: int, share_prompts: bool = True
 ) -> list[PackedBatch]:
-    """Micro-batches of at most `token_budget` input tokens, padding included.
+    """Micro-batches of one packed row of at most `token_budget` tokens each.
 
     A sample longer than the budget gets a micro-batch of its own. Samples without a trained token
     are left out: they add nothing to the loss.
     """
-    raise NotImplementedError
+    trees = _trees([sample for sample in samples if sample.trained], share_prompts)
+    return [_packed(part) for part in _filled(trees, token_budget)]
 
 
 def padded(samples: Sequence[Sample], *, token_budget: int) -> list[PackedBatch]:
-    """The plain way: one sample per row, right-padded, ordered by length."""
-    raise NotImplementedError
+    """The plain way: one sample per row, right-padded, rows of similar length together."""
+    batches: list[list[Sample]] = []
+    for sample in sorted((s for s in samples if s.trained), key=lambda s: -s.num_inputs):
+        if not batches or (len(batches[-1]) + 1) * batches[-1][0].num_inputs > token_budget:
+            batches.append([])
+        batches[-1].append(sample)
+    return [_rows(batch) for batch in batches]
 
 
 def empty_batch() -> PackedBatch:
     """One input token and nothing to train: what a rank computes while others still have work."""
-    raise NotImplementedError
+    return _rows([])
+
+
+class _Tree(NamedTuple):
+    prompt_len: int
+    """Tokens all members share; 0 if nothing is shared."""
+    members: list[Sample]
+
+
+def _trees(samples: Sequence[Sample], share_prompts: bool) -> list[_Tree]:
+    """Samples by prompt, in order of first appearance."""
+    by_prompt: dict[object, list[Sample]] = {}
+    for sample in samples:
+        prompt = (sample.group, tuple(sample.ids[: sample.prompt_len]))
+        by_prompt.setdefault(prompt if share_prompts else id(sample), []).append(sample)
+    return [
+        _Tree(members[0].prompt_len if share_prompts else 0, members)
+        for members in by_prompt.values()
+    ]
+
+
+def _filled(trees: Sequence[_Tree], token_budget: int) -> Iterator[list[_Tree]]:
+    """Trees in order, cut between members where the budget is reached."""
+    part: list[_Tree] = []
+    used = 0
+    for prompt_len, members in trees:
+        tree = _Tree(prompt_len, [])
+        for member in members:
+            cost = member.num_inputs - (prompt_len if tree.members else 0)
+            if used and used + cost > token_budget:
+                yield part
+                part, used, tree = [], 0, _Tree(prompt_len, [])
+                cost = member.num_inputs
+            if not tree.members:
+                part.append(tree)
+            tree.members.append(member)
+            used += cost
+    if part:
+        yield part
+
+
+class _Scored(NamedTuple):
+    """Trained tokens of one sample: where they are predicted, and what."""
+
+    sample: Sample
+    columns: list[int]
+
+
+def _packed(trees: Sequence[_Tree]) -> PackedBatch:
+    ids: list[int] = []
+    positions: list[int] = []
+    spans: list[Span] = []
+    scored: list[_Scored] = []
+    for tree in trees:
+        shared = tree.prompt_len if len(tree.members) > 1 else 0
+        prompt = (len(ids), shared) if shared else None
+        if prompt is not None:
+            spans.append(Span(*prompt))
+            ids += tree.members[0].ids[:shared]
+            positions += range(shared)
+        for member in tree.members:
+            start = len(ids)
+            columns = [_column(p - 1, start, prompt) for p in member.trained]
+            scored.append(_Scored(member, columns))
+            if member.num_inputs > shared:
+                spans.append(Span(start, member.num_inputs - shared, prompt))
+            ids += member.ids[shared : member.num_inputs]
+            positions += range(shared, member.num_inputs)
+    return _batch([ids], [positions], [scored], blocks=blocks_of(spans))
+
+
+def _column(position: int, start: int, prompt: tuple[int, int] | None) -> int:
+    """Column of a sample's token whose own span begins at `start` of the row."""
+    if prompt is None:
+        return start + position
+    return prompt[0] + position if position < prompt[1] else start + position - prompt[1]
+
+
+def _rows(samples: Sequence[Sample]) -> PackedBatch:
+    width = max((sample.num_inputs for sample in samples), default=1)
+    ids = [list(sample.ids[: sample.num_inputs]) for sample in samples] or [[0]]
+    lengths = torch.tensor([len(row) for row in ids])
+    return _batch(
+        [row + [0] * (width - len(row)) for row in ids],
+        [list(range(width))] * len(ids),
+        [[_Scored(sample, [p - 1 for p in sample.trained])] for sample in samples],
+        attention_mask=(torch.arange(width) < lengths[:, None]).long(),
+    )
+
+
+def _batch(
+    ids: list[list[int]],
+    positions: list[list[int]],
+    scored: Sequence[Sequence[_Scored]],
+    *,
+    blocks: Blocks | None = None,
+    attention_mask: Tensor | None = None,
+) -> PackedBatch:
+    """Put together from what each row holds."""
+    sequences = [(row, entry) for row, entries in enumerate(scored) for entry in entries]
+    samples = [entry.sample for _, entry in sequences]
+    counts = torch.tensor([sample.num_trained for sample in samples], dtype=torch.int64)
+    rows = torch.tensor([row for row, _ in sequences], dtype=torch.int64)
+    advantages = torch.tensor([sample.advantage for sample in samples], dtype=torch.float32)
+    return PackedBatch(
+        input_ids=torch.tensor(ids, dtype=torch.int64),
+        position_ids=torch.tensor(positions, dtype=torch.int64),
+        rows=rows.repeat_interleave(counts),
+        columns=_integers(c for _, entry in sequences for c in entry.columns),
+        targets=_integers(s.ids[p] for s in samples for p in s.trained),
+        sequence_ids=torch.arange(len(samples)).repeat_interleave(counts),
+        advantages=advantages.repeat_interleave(counts),
+        old_logprobs=torch.tensor(
+            [s.logprobs[p] for s in samples for p in s.trained], dtype=torch.float32
+        ),
+        sample_indices=_integers(sample.index for sample in samples),
+        blocks=blocks,
+        attention_mask=attention_mask,
+    )
+
+
+def _integers(values: Iterator[int]) -> Tensor:
+    return torch.tensor(list(values), dtype=torch.int64)
