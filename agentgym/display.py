@@ -40,13 +40,12 @@ def legend(outputs: Iterable[RolloutOutput]) -> Text:
     )
 
 
-def trajectory_view(output: RolloutOutput, decode: Decode) -> Iterator[Text]:
-    """The lines of one trajectory: a heading, then its segments."""
-    yield _heading(output)
+def trajectory_view(output: RolloutOutput, decode: Decode) -> Iterator[tuple[Text, Text]]:
+    """The lines of a trajectory's segments: margin and text."""
     for segment in output.segments:
         yield from _segment_lines(segment, decode(segment.ids))
     if output.error:
-        yield Text(f"  error: {output.error}", "red")
+        yield Text("   error      │", "red"), Text(output.error, "red")
 
 
 def _heading(output: RolloutOutput) -> Text:
@@ -56,16 +55,16 @@ def _heading(output: RolloutOutput) -> Text:
     return heading.append(f" ({scores})" if scores else "")
 
 
-def _segment_lines(segment: Segment, text: str) -> Iterator[Text]:
+def _segment_lines(segment: Segment, text: str) -> Iterator[tuple[Text, Text]]:
     """Each line once; a line break that begins or ends the segment is shown as ↵."""
     body = text.strip("\n")
     before, after = len(text) - len(text.lstrip("\n")), len(text) - len(text.rstrip("\n"))
     if not body:
         before, after = len(text), 0
-    margin = f"{segment.source:>8} {len(segment.ids):4} │ "
+    margin = f"{segment.source:>8} {len(segment.ids):4} │"
     for line in ("↵" * before + body + "↵" * after).split("\n"):
-        yield Text(margin, "dim", overflow="fold").append(Text(line, STYLES[segment.source]))
-        margin = " " * 13 + " │ "
+        yield Text(margin, "dim"), Text(line, STYLES[segment.source], overflow="fold")
+        margin = " " * 13 + " │"
 
 
 def number(value: float | None) -> str:
@@ -116,9 +115,21 @@ def print_trajectories(
     """The first `show` trajectories in full with the legend, and the summary of all."""
     shown = outputs[:show]
     for output in shown:
-        for line in trajectory_view(output, decode):
-            console.print(line, soft_wrap=not console.is_terminal)
+        console.print(_heading(output))
+        _print_lines(console, trajectory_view(output, decode))
         console.print()
     if shown:
         console.print(legend(shown), "")
     console.print(summary_table(outputs))
+
+
+def _print_lines(console: Console, lines: Iterable[tuple[Text, Text]]) -> None:
+    """Long lines are folded beside the margin; in a file or a pipe they stay whole."""
+    if not console.is_terminal:
+        for margin, text in lines:
+            console.print(Text(" ").join([margin, text]), soft_wrap=True)
+        return
+    grid = Table.grid(padding=(0, 1))
+    for margin, text in lines:
+        grid.add_row(margin, text)
+    console.print(grid)

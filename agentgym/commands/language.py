@@ -49,7 +49,9 @@ def load_language(
     """
     refuse_missing_folder(name)
     from transformers import AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
     except (OSError, ValueError) as error:
