@@ -86,7 +86,7 @@ def blocks_of(spans: Sequence[Span]) -> Blocks:
     inverse = torch.empty(int(real.sum()), dtype=torch.int64)
     inverse[flat[real]] = real.nonzero()[:, 0]
     blocks = (
-        Block(*index.shape, key.shape[1], _mask(bucket[0].prompt, index.shape[1]))
+        Block(len(index), index.shape[1], key.shape[1], _mask(bucket[0].prompt, index.shape[1]))
         for bucket, index, key in zip(buckets, queries, keys, strict=True)
     )
     return Blocks(tuple(blocks), flat, torch.cat([key.flatten() for key in keys]), inverse)
@@ -148,7 +148,7 @@ def tree_attention(
     """
     blocks: Blocks | None = kwargs.pop(BLOCKS_ARGUMENT, None)
     if blocks is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     parts = zip(
         blocks.blocks,
         _gather(query, blocks.queries, [(b.num_spans, b.num_queries) for b in blocks.blocks]),
@@ -166,7 +166,7 @@ def tree_attention(
 def _gather(states: Tensor, index: Tensor, shapes: Sequence[tuple[int, int]]) -> list[Tensor]:
     """[B, H, L, D] for each shape (B, L), of [1, H, T, D]."""
     taken = states.squeeze(0).transpose(0, 1).index_select(0, index)
-    parts = taken.split([num * length for num, length in shapes])
+    parts = torch.split(taken, [num * length for num, length in shapes])
     return [
         part.unflatten(0, shape).transpose(1, 2) for part, shape in zip(parts, shapes, strict=True)
     ]

@@ -57,7 +57,7 @@ class FlatTokens:
             logprobs=logprobs[mask],
             old_logprobs=old_logprobs[mask],
             advantages=advantages[rows],
-            sequence_ids=rows.unique(return_inverse=True)[1],
+            sequence_ids=torch.unique(rows, return_inverse=True)[1],
         )
 
 
