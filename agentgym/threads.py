@@ -19,10 +19,17 @@ _Job = Callable[[], None]
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """What the function returns, from a daemon thread of its own."""
-    future, job = _job(function)
-    threading.Thread(target=job, name="agentgym-call", daemon=True).start()
-    return await asyncio.wrap_future(future)
+    """What the function returns, from a daemon thread that it has to itself."""
+    try:
+        worker = _idle.pop()
+    except IndexError:
+        worker = Worker()
+    future = worker.submit(function)
+    try:
+        return await asyncio.wrap_future(future)
+    finally:
+        if future.done() and len(_idle) < _MAX_IDLE:
+            _idle.append(worker)
 
 
 class Worker:
@@ -37,11 +44,11 @@ class Worker:
 
     async def run(self, function: Callable[[], T]) -> T:
         """What the function returns; if cancelled while it waits its turn, it never runs."""
-        return await asyncio.wrap_future(self._submit(function))
+        return await asyncio.wrap_future(self.submit(function))
 
     async def run_last(self, function: Callable[[], T]) -> T:
         """Like `run`, then stop; runs even if nobody waits for it any more."""
-        future = self._submit(function)
+        future = self.submit(function)
         self.stop()
         return await asyncio.shield(asyncio.wrap_future(future))
 
@@ -52,9 +59,11 @@ class Worker:
             self._jobs = queue.SimpleQueue()
             self._thread = None
 
-    def _submit(self, function: Callable[[], T]) -> Future[T]:
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Hand in a call without waiting for it."""
         future, job = _job(function)
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():  # a fork leaves threads behind
+            self._jobs = queue.SimpleQueue()
             name = "agentgym-worker"
             self._thread = threading.Thread(
                 target=_serve, args=[self._jobs], name=name, daemon=True
@@ -63,6 +72,10 @@ class Worker:
             self._thread.start()
         self._jobs.put(job)
         return future
+
+
+_idle: list[Worker] = []
+_MAX_IDLE = 64
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:

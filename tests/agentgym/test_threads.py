@@ -1,6 +1,7 @@
 """Threads beside event loops: results, errors, and a process that can always exit."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -132,3 +133,34 @@ def test_a_process_exits_while_calls_hang() -> None:
 
     assert done.stdout.split() == ["timeout", "timeout"], done.stderr
     assert time.monotonic() - start < 15
+
+
+async def test_threads_are_used_again() -> None:
+    """Starting one costs more than most calls; one that is still busy is nobody else's."""
+    release = threading.Event()
+    first = await in_thread(threading.get_ident)
+    assert await in_thread(threading.get_ident) == first
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(in_thread(release.wait), 0.01)
+    assert await in_thread(lambda: "runs") == "runs"
+    release.set()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    """Vector envs fork; a child that waited for its parent's threads would hang."""
+    code = (
+        "import asyncio, os, threading\n"
+        "from agentgym.threads import Worker, in_thread, run_coroutine\n"
+        "worker = Worker()\n"
+        "async def use():\n"
+        "    return await in_thread(int) + await worker.run(int)\n"
+        "asyncio.run(use()), run_coroutine(use())\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(7 + asyncio.run(use()) + run_coroutine(use()))\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+
+    assert done.stdout == "7\n", done.stderr

@@ -37,5 +37,5 @@ def _evaluate(expression: str) -> dict[str, Any]:
     return {"error": False, "value": _plain(value), "value_text": text, "text": text}
 
 
-def _plain(value: Number) -> int | float:
-    return value if isinstance(value, int) else float(value)
+def _plain(value: Number) -> Number | float:
+    return value if isinstance(value, int) or abs(value) > 10**300 else float(value)

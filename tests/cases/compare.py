@@ -111,6 +111,8 @@ def _raised(wanted: Any, value: Any) -> bool:
     if isinstance(wanted, list):
         errors = value if isinstance(value, list) else [value]
         return len(wanted) == len(errors) and all(map(_raised, wanted, errors))
+    if isinstance(value, list):
+        return all(_raised(wanted, error) for error in value)
     names = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(value).__mro__}
     return wanted in names or wanted in {name.rpartition(".")[2] for name in names}
 

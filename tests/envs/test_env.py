@@ -11,6 +11,8 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentgym.envs import Env, Task, TaskSet
 from agentgym.envs.base import weighted_sum
@@ -265,6 +267,16 @@ async def test_reaching_the_turn_limit_truncates(kind: type[Env]) -> None:
     await env.astep("go")
     assert (await env.astep("stop"))[2:] == (True, False, {})
     await env.aclose()
+
+
+@given(st.integers(0, 2**40), st.sampled_from([Counter, AsyncCounter]))
+def test_any_seed_gives_the_same_beginning_twice(seed: int, kind: type[Env]) -> None:
+    """Whatever the env played before."""
+    used = kind()
+    used.reset()
+    beginnings = {env.reset(seed=seed)[0][0].content for env in (kind(), used, used)}
+
+    assert len(beginnings) == 1
 
 
 @EITHER
