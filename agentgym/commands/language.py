@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from agentgym.errors import ConfigError
+from agentgym.engines.loading import load_tokenizer
 from agentgym.messages import Message
 from agentgym.rendering import Renderer, dialect, renderer_for
 
@@ -47,16 +46,7 @@ def load_language(
     Raises:
         ConfigError: there is no such model, or its chat template cannot be used.
     """
-    refuse_missing_folder(name)
-    from transformers import AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
-    except (OSError, ValueError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ConfigError(f"cannot load a tokenizer from {name!r}: {reason}") from error
+    tokenizer = load_tokenizer(name)
     renderer = renderer_for(
         tokenizer,
         dialect_name=dialect_name,
@@ -64,10 +54,3 @@ def load_language(
         on_rewrite="keep" if keep_history else "refuse",
     )
     return Language(name=name, tokenizer=tokenizer, renderer=renderer, dialect=dialect_name)
-
-
-def refuse_missing_folder(name: str) -> None:
-    """Raise a `ConfigError` if `name` can only be a folder and is none."""
-    looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or not name
-    if looks_like_path and not Path(name).is_dir():
-        raise ConfigError(f"the model folder {name!r} does not exist")

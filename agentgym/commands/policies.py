@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from agentgym.commands.language import Language
 from agentgym.config import parse_yaml
 from agentgym.engines.base import Engine
+from agentgym.engines.loading import load_model
 from agentgym.engines.scripted import CallableEngine, EngineCall, ScriptedEngine
 from agentgym.errors import ConfigError
 from agentgym.messages import Message
@@ -143,20 +144,11 @@ def _refuse_without_oracle(game: Game) -> None:
 
 
 def model_engine(name: str, dtype: str) -> Engine:
-    """The engine of a model, on the GPU if there is one.
+    """An engine over a model in this process.
 
     Raises:
         ConfigError: it cannot be loaded or served.
     """
-    import torch
-    from transformers import AutoModelForCausalLM
-
     from agentgym.engines.transformers import transformers_engine
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, device_map=device)
-    except (OSError, ValueError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ConfigError(f"cannot load a model from {name!r}: {reason}") from error
-    return transformers_engine(model.eval())
+    return transformers_engine(load_model(name, dtype))

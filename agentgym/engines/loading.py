@@ -1,0 +1,59 @@
+"""A model's tokenizer and weights from a folder or a hub, with errors of one line."""
+
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import ConfigError
+
+
+def load_tokenizer(model: str) -> Any:
+    """The tokenizer of a model, a `PreTrainedTokenizerBase` that pads on the left.
+
+    Args:
+        model: folder or hub id.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    refuse_missing_folder(model)
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(model, padding_side="left")
+    except (OSError, ValueError) as error:
+        raise _refusal("tokenizer", model, error) from error
+
+
+def load_model(model: str, dtype: str) -> Any:
+    """A causal language model for sampling, a `PreTrainedModel`, on the GPU if there is one.
+
+    Args:
+        model: folder or hub id.
+        dtype: of the weights, `auto` = as they are stored.
+
+    Raises:
+        ConfigError: it cannot be loaded.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, device_map=device)
+    except (OSError, ValueError) as error:
+        raise _refusal("model", model, error) from error
+    return loaded.eval()
+
+
+def _refusal(what: str, model: str, error: Exception) -> ConfigError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return ConfigError(f"cannot load a {what} from {model!r}: {reason}")
+
+
+def refuse_missing_folder(model: str) -> None:
+    """Raise a `ConfigError` if `model` can only be a folder and is none: no hub needs be asked."""
+    looks_like_path = model.startswith((".", "/", "~")) or model.count("/") > 1 or not model
+    if looks_like_path and not Path(model).is_dir():
+        raise ConfigError(f"the model folder {model!r} does not exist")
