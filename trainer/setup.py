@@ -1,13 +1,13 @@
 """From what a user may hand in to what the trainer works with."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from accelerate.utils import is_peft_model
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
+from agentgym.engines.loading import load_tokenizer
 from agentgym.errors import ConfigError
 from agentgym.registry import REWARDS, SCHEDULERS
 from agentgym.rendering.base import Renderer
@@ -34,20 +34,9 @@ def tokenizer_of(model: str | PreTrainedModel, processing_class: object) -> PreT
             "only text is supported"
         )
     name = model if isinstance(model, str) else get_config_model_id(model.config)
-    refuse_missing_folder(name)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot load a tokenizer from {name!r}: {_first_line(error)}") from error
+    tokenizer = load_tokenizer(name)
     assert isinstance(tokenizer, PreTrainedTokenizerBase)
     return tokenizer
-
-
-def refuse_missing_folder(model: str) -> None:
-    """Raise a `ConfigError` if `model` can only be a folder and is none: no hub needs be asked."""
-    looks_like_path = model.startswith((".", "/", "~")) or model.count("/") > 1 or not model
-    if looks_like_path and not Path(model).is_dir():
-        raise ConfigError(f"the model folder {model!r} does not exist")
 
 
 def refuse_nameless_reference(model: str | PreTrainedModel, beta: float) -> None:
@@ -59,10 +48,6 @@ def refuse_nameless_reference(model: str | PreTrainedModel, beta: float) -> None
             f"beta={beta} needs a reference, loaded from the model's folder or hub id, but this "
             "model has none: give its path, train an adapter (peft_config), or set beta=0"
         )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def named_rewards(rewards: Rewards | None) -> dict[str, Reward]:
