@@ -56,11 +56,15 @@ class Contract:
         finally:
             self.entered = False
 
+    def before_reset(self) -> None:
+        """From here on there may be something to close."""
+        self.closed = False
+
     def accept_reset(self, result: Any) -> ResetResult:
         """What `reset` returned, checked; the episode begins."""
         observation, info = _unpack("reset", result, 2)
         checked = as_messages(observation, "reset"), _as_info(info, "reset")
-        self.phase, self.turn, self.closed = Phase.PLAYING, 0, False
+        self.phase, self.turn = Phase.PLAYING, 0
         return checked
 
     def before_step(self, action: Any) -> Message:

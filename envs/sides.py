@@ -66,6 +66,7 @@ def _checked_reset(side: _Side) -> _Side:
     def reset(self: "Env", *, seed: int | None = None, options: Info | None = None) -> ResetResult:
         if self._contract.entered:
             return side(self, seed=seed, options=options)  # type: ignore[no-any-return]
+        self._contract.before_reset()
         self.seed_generator(seed)
         with self._contract.entering():
             return self._contract.accept_reset(side(self, seed=seed, options=options))
@@ -80,6 +81,7 @@ def _checked_areset(aside: _Side) -> _Side:
     ) -> ResetResult:
         if self._contract.entered:
             return await aside(self, seed=seed, options=options)  # type: ignore[no-any-return]
+        self._contract.before_reset()
         self.seed_generator(seed)
         with self._contract.entering():
             return self._contract.accept_reset(await aside(self, seed=seed, options=options))

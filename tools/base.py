@@ -97,7 +97,7 @@ class Tool:
             return await in_thread(lambda: self._run_blocking(values))
 
     def _run_blocking(self, values: dict[str, Any]) -> str:
-        with boundary(ToolError, f"tool {self.name!r} failed", also=_EXITS):
+        with boundary(ToolError, f"tool {self.name!r} failed", also=(BaseException,)):
             return to_text(self.function(**values))
 
 

@@ -230,6 +230,28 @@ def test_a_broken_step_is_named(result: tuple[Any, ...], complaint: str) -> None
         env.step("go")
 
 
+def test_what_a_failed_reset_opened_is_closed() -> None:
+    """Also after an episode that was closed before."""
+
+    class Fragile(Counter):
+        fails = False
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            if self.fails:
+                raise OSError("no connection")
+            return super().reset(seed=seed, options=options)
+
+    env = Fragile()
+    env.reset(seed=0)
+    env.close()
+    env.fails = True
+    with pytest.raises(OSError, match="no connection"):
+        env.reset(seed=0)
+    env.close()
+
+    assert env.closes == 2
+
+
 def test_a_broken_reset_is_named() -> None:
     """Also when it returns the observation alone, as old gyms did."""
     env = Returns()

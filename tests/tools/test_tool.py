@@ -74,6 +74,20 @@ async def test_whatever_a_tool_raises_is_told_to_the_model(
     assert result.content == f"tool 'boom' failed: {type(error).__name__}: bad x 3"
 
 
+class Strange(BaseException):
+    """No `Exception`, as some libraries' ways to cancel."""
+
+
+async def test_no_class_of_error_gets_past_a_blocking_tool() -> None:
+    """It runs in a thread of its own, where nothing else can be meant by it."""
+
+    @tool
+    def boom() -> None:
+        raise Strange("x")
+
+    assert (await boom.call({})).content == "tool 'boom' failed: Strange: x"
+
+
 async def test_a_tool_says_itself_what_went_wrong() -> None:
     """`ToolError` is for the model, word for word."""
 
