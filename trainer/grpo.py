@@ -16,7 +16,6 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
-from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import use_adapter
 
@@ -184,7 +183,8 @@ class AgentGRPOTrainer(GRPOTrainer):
 
     def num_examples(self, dataloader: "DataLoader[Any]") -> int:
         """Trajectories of an epoch."""
-        return len(dataloader) * self.args.per_device_train_batch_size * self.args.world_size
+        size: int = self.args.per_device_train_batch_size
+        return len(dataloader) * size * self.ranks.count
 
     def floating_point_ops(self, inputs: Any) -> int:
         """Of this rank's last optimizer step."""
@@ -343,10 +343,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         self._old_logprob_seconds = time.perf_counter() - started
 
     def _without_grad(self, model: nn.Module, batch: PackedBatch) -> TokenLogprobs:
-        checkpointing = disable_gradient_checkpointing(
-            self.policy, cast(dict[str, Any] | None, self.args.activation_checkpointing_kwargs)
-        )
-        with torch.no_grad(), checkpointing:
+        with torch.no_grad():
             return self.compute_logprobs(model, batch)
 
     def _reference(self, batch: PackedBatch) -> TokenLogprobs:

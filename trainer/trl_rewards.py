@@ -11,6 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from statistics import fmean
 from typing import Any
 
 from torch import nn
@@ -139,12 +140,31 @@ class TRLRewards:
             [row["completion"] for row in rows],
             [row["completion_ids"] for row in rows],
         )
+        _keep_logged(trainer, ranks, count=len(outputs))
         start = ranks.index * count
         errors = {g.__name__: g.error for g in guards if g.error is not None}
         return [
             (dict(zip(self.names, map(_as_score, values), strict=True)), errors)
             for values in table[start : start + len(outputs)].tolist()
         ]
+
+
+def _keep_logged(trainer: GRPOTrainer, ranks: Ranks, *, count: int) -> None:
+    """What reward functions said through `log_metric` and `log_extra`; collective."""
+    means: dict[str, list[float]] = {}
+    for theirs in ranks.gather(dict(trainer._pending_metrics)):
+        for name, values in theirs.items():
+            means.setdefault(name, []).extend(values)
+    for name, values in means.items():
+        trainer._metrics["train"][name].append(fmean(values))
+    logs: Any = trainer._logs
+    pending: dict[str, list[Any]] = dict(trainer._pending_extra_logs)
+    extras = ranks.gather({name: values[:count] for name, values in pending.items()})
+    for name in sorted({name for theirs in extras for name in theirs}):
+        for theirs in extras:
+            logs["extra"][name].extend(theirs.get(name, [None] * count))
+    trainer._pending_metrics.clear()
+    trainer._pending_extra_logs.clear()
 
 
 def _name(function: Any) -> str:
