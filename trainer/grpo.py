@@ -183,8 +183,7 @@ class AgentGRPOTrainer(GRPOTrainer):
 
     def num_examples(self, dataloader: "DataLoader[Any]") -> int:
         """Trajectories of an epoch."""
-        size: int = self.args.per_device_train_batch_size
-        return len(dataloader) * size * self.ranks.count
+        return len(dataloader) * self.args.per_device_train_batch_size * self.ranks.count
 
     def floating_point_ops(self, inputs: Any) -> int:
         """Of this rank's last optimizer step."""

@@ -24,8 +24,8 @@ class Ranks:
     """The processes of this run."""
 
     def __init__(self, accelerator: Accelerator) -> None:
-        self.index = accelerator.process_index
-        self.count = accelerator.num_processes
+        self.index: int = accelerator.process_index
+        self.count: int = accelerator.num_processes
         self._meetings = 0
 
     def gather(self, value: T) -> list[T]:

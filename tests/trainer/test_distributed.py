@@ -1,0 +1,125 @@
+"""Two processes on one machine: the same groups give the update of one process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+
+SCRIPT = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from conftest import WordsEnv, tiny_config
+from transformers import Qwen3ForCausalLM
+from agentgym.errors import AgentGymError, ConfigError
+from agentgym.rendering import renderer_for
+from agentgym.testing import byte_tokenizer
+from agentgym.trainer.config import AgentGRPOConfig
+from agentgym.trainer.grpo import AgentGRPOTrainer
+
+out, settings, fault = sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
+torch.set_num_threads(1)
+tokenizer = byte_tokenizer()
+torch.manual_seed(0)
+model = Qwen3ForCausalLM(tiny_config(tokenizer))
+args = AgentGRPOConfig(
+    output_dir=out, use_cpu=True, max_steps=3, num_generations=4, max_completion_length=32,
+    learning_rate=1e-2, logging_steps=1, save_strategy="no", report_to="none", num_eval_tasks=5,
+    **settings,
+)
+
+def judge(output):
+    if fault == "usage" and trainer.ranks.index == 1:
+        raise ConfigError("rank 1 is misconfigured")
+    return len(output.messages) / 10
+
+def trl_judge(prompts, completions, **columns):
+    return [float(len(c)) for c in completions]
+
+trainer = AgentGRPOTrainer(
+    model, args, env=WordsEnv, rewards=[judge], reward_funcs=trl_judge,
+    renderer=renderer_for(tokenizer, stop_token_ids=range(60)), processing_class=tokenizer,
+)
+try:
+    trainer.train()
+except AgentGymError as error:
+    print("STOPPED", trainer.ranks.index, error)
+    sys.exit(7)
+figures = trainer.evaluate_env()
+if trainer.accelerator.is_main_process:
+    weights = torch.cat([p.detach().flatten() for p in trainer.policy.parameters()])
+    torch.save(weights, out + ".pt")
+    rows = [r for r in trainer.state.log_history if "step_time" in r]
+    open(out + ".json", "w").write(json.dumps({"rows": rows, "eval": figures}))
+assert WordsEnv.num_open == 0
+"""
+
+
+def run(
+    tmp_path: Path, processes: int, *, fault: str = "", **settings: Any
+) -> "subprocess.CompletedProcess[str]":
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    out = str(tmp_path / f"out{processes}")
+    launch = [sys.executable]
+    if processes > 1:
+        launch += ["-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
+        launch += ["--master_port", str(29500 + os.getpid() % 1000)]
+    return subprocess.run(
+        [*launch, str(script), str(HERE), out, json.dumps(settings), fault],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+    )
+
+
+def result(tmp_path: Path, processes: int) -> tuple[torch.Tensor, dict[str, Any]]:
+    out = tmp_path / f"out{processes}"
+    figures: dict[str, Any] = json.loads(out.with_suffix(".json").read_text())
+    return torch.load(out.with_suffix(".pt")), figures
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"token_budget": 60, "loss_type": "grpo", "scale_rewards": "batch"},
+        {"num_iterations": 2, "steps_per_generation": 2, "gradient_accumulation_steps": 2},
+    ],
+    ids=["plain", "uneven micro-batches", "iterations and accumulation"],
+)
+def test_two_processes_make_the_update_of_one(tmp_path: Path, settings: dict[str, Any]):
+    """Whole groups per rank, counts from all ranks, gradients averaged: nothing else may differ."""
+    accumulated = settings.get("gradient_accumulation_steps", 1)
+    for processes in (1, 2):
+        size = 16 // processes // accumulated
+        done = run(tmp_path, processes, **settings, per_device_train_batch_size=size)
+        assert done.returncode == 0, done.stderr[-3000:]
+
+    (one, alone), (two, together) = result(tmp_path, 1), result(tmp_path, 2)
+    assert torch.cosine_similarity(one, two, dim=0) >= 0.99999
+    assert torch.allclose(one, two, atol=1e-4)
+    for ours, theirs in zip(alone["rows"], together["rows"], strict=True):
+        for name in ("loss", "grad_norm", "reward", "reward_std", "entropy", "num_tokens"):
+            if name in ours:
+                assert theirs[name] == pytest.approx(ours[name], rel=1e-3, abs=1e-4), name
+    assert together["eval"] == pytest.approx(alone["eval"], rel=1e-3)
+
+
+def test_an_error_on_one_rank_stops_all_of_them(tmp_path: Path):
+    """The others must not wait for it until a timeout."""
+    done = run(tmp_path, 2, fault="usage", per_device_train_batch_size=8)
+
+    assert done.returncode != 0
+    assert "STOPPED 1 rank 1 is misconfigured" in done.stdout
+    assert "STOPPED 0 rank 1: rank 1 is misconfigured" in done.stdout
