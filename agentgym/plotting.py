@@ -48,10 +48,9 @@ def reward_curve_png(curve: RewardCurve) -> bytes:
 
 
 def smoothed(values: Sequence[float], *, radius: int = 3) -> list[float]:
-    """[S] mean over the values up to `radius` steps away."""
-    return [
-        fmean(values[max(0, index - radius) : index + radius + 1]) for index in range(len(values))
-    ]
+    """[S] mean over the values up to `radius` steps away, as far before as after at the start."""
+    reaches = [min(radius, index) for index in range(len(values))]
+    return [fmean(values[i - reach : i + reach + 1]) for i, reach in enumerate(reaches)]
 
 
 def _mark(axes: Axes, step: int, reward: float | None, label: str | None) -> None:
@@ -63,7 +62,7 @@ def _mark(axes: Axes, step: int, reward: float | None, label: str | None) -> Non
     axes.annotate(
         f"{reward:.2f}",
         (step, reward),
-        xytext=(0, -16 if reward > 0.5 else 10),
+        xytext=(0, -16 if reward > 0.12 else 10),
         textcoords="offset points",
         ha="center",
         color=_EVAL,

@@ -18,7 +18,7 @@ OWN_FIELDS = {
     "scale_rewards": "scale_rewards",
     "reward_weights": "reward_weights",
     "max_turns": "max_turns",
-    "max_sampled_tokens": "max_tokens",
+    "max_completion_length": "max_tokens",
     "concurrency": "concurrency",
     "num_eval_tasks": "eval_tasks",
     "save_steps": "save_steps",

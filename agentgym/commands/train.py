@@ -86,10 +86,13 @@ def _build(
     progress: Progress,
 ) -> "AgentGRPOTrainer":
     from transformers import PrinterCallback
+    from transformers.utils import logging
 
     from agentgym.trainer.pipeline import Recipe, build, make_args
     from agentgym.trainer.run_callbacks import FollowRun, StopOnRequest
 
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
     stopper = StopOnRequest(lambda: stop.is_asked)
     trainer = build(

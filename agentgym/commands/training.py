@@ -60,7 +60,7 @@ class TrainingRun:
             stop: asked for by the user.
         """
         try:
-            with self.trainer.rollouts.session():
+            with self.trainer.stage.session():
                 self._evaluate_before(checkpoint)
                 self._train(checkpoint, stop)
                 if stop.is_asked:
@@ -89,7 +89,8 @@ class TrainingRun:
         if not self.settings.eval_tasks:
             return
         for how, temperature in (("reward", self.settings.temperature), ("greedy", 0.0)):
-            self.progress.phase(f"evaluating {when} training, {how}")
+            label = "greedily" if temperature == 0 else "sampled"
+            self.progress.phase(f"evaluating {when} training, {label}")
             figures = self.trainer.evaluate_env(
                 num_tasks=self.settings.eval_tasks,
                 temperature=temperature,

@@ -39,6 +39,7 @@ def load_model(model: str, dtype: str) -> Any:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, device_map=device)
