@@ -168,7 +168,7 @@ def _gather(states: Tensor, index: Tensor, shapes: Sequence[tuple[int, int]]) ->
     taken = states.squeeze(0).transpose(0, 1).index_select(0, index)
     parts = torch.split(taken, [num * length for num, length in shapes])
     return [
-        part.unflatten(0, shape).transpose(1, 2) for part, shape in zip(parts, shapes, strict=True)
+        part.view(*shape, *part.shape[1:]).transpose(1, 2) for part, shape in zip(parts, shapes, strict=True)
     ]
 
 

@@ -79,6 +79,9 @@ class LossSettings:
     """Denominator of `dr_grpo`: trained tokens a trajectory may have at most."""
     delta: float | None = None
     """Upper bound of the ratio in the unclipped branch, for negative advantages (2505.07291)."""
+    use_bias_correction_kl: bool = False
+    """Multiply the KL term by the ratio, for an unbiased gradient (DeepSeek-V3.2, equation
+    7)."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +229,8 @@ def _terms(tokens: FlatTokens, settings: LossSettings) -> _Terms:
     bounded = ratio if settings.delta is None else ratio.clamp(max=settings.delta)
     values = -torch.minimum(bounded * tokens.advantages, clipped * tokens.advantages)
     kl = _kl(tokens, settings.beta)
+    if kl is not None and settings.use_bias_correction_kl:
+        kl = kl * ratio
     if kl is not None and settings.beta != 0.0:
         values = values + settings.beta * kl
     return _Terms(values, bounded.detach(), None if kl is None else kl.detach(), settings)
