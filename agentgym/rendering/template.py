@@ -167,15 +167,14 @@ class TemplateRenderer:
         return end
 
     def _refuse_rewriting(self) -> None:
-        name = self._tokenizer.name_or_path
         for before, new in _probes():
-            first = self._text(before, (), prompt=False)
-            if not self._text([*before, *new], (), prompt=False).startswith(first):
-                raise ConfigError(_rewrites(name))
             opened = self._text(before[:-1], ())
-            words = before[-1].content if not before[-1].tool_calls else ""
-            if not re.match(re.escape(opened) + r"\s*" + re.escape(words), first):
-                raise ConfigError(_rewrites(name))
+            first = self._text(before, (), prompt=False)
+            whole = self._text([*before, *new], (), prompt=False)
+            said = before[-1].content if before[-1].reasoning is None else ""
+            begins_as_sampled = re.match(re.escape(opened) + r"\s*" + re.escape(said), first)
+            if not (begins_as_sampled and whole.startswith(first)):
+                raise ConfigError(_rewrites(self._tokenizer.name_or_path))
 
 
 def _rewrites(name: str) -> str:

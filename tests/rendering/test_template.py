@@ -41,6 +41,11 @@ DEFAULT_SYSTEM = (
     "{% if messages[0].role != 'system' %}<|im_start|>system\nBe kind.<|im_end|>\n{% endif %}"
     + PLAIN
 )
+SHOWS_REASONING = PLAIN.replace(
+    "{{ m.content }}",
+    "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
+    "{{ m.content }}",
+)
 ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 
 
@@ -135,7 +140,9 @@ def test_a_template_that_cannot_be_exact_is_refused_with_the_reason(template: st
         renderer(template)
 
 
-@pytest.mark.parametrize("template", [CHATML, PLAIN, GROUPS_RESULTS, DEFAULT_SYSTEM])
+@pytest.mark.parametrize(
+    "template", [CHATML, PLAIN, GROUPS_RESULTS, DEFAULT_SYSTEM, SHOWS_REASONING]
+)
 def test_a_template_that_keeps_history_is_accepted(template: str):
     """A check that always says no would be useless."""
     assert renderer(template).stop_token_ids
