@@ -1,5 +1,5 @@
 """What judges a trajectory beside its env: functions by name, weighed and merged."""
 
-from agentgym.rewards.rubric import Reward, Rubric, Score, merge, weighted_sum
+from agentgym.rewards.rubric import Reward, Rubric, Score, merge
 
-__all__ = ["Reward", "Rubric", "Score", "merge", "weighted_sum"]
+__all__ = ["Reward", "Rubric", "Score", "merge"]

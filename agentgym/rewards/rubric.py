@@ -9,6 +9,7 @@ import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from agentgym.envs.base import weighted_sum
 from agentgym.errors import ConfigError, RewardError, boundary
 from agentgym.threads import in_thread
 from agentgym.trajectory import RolloutOutput
@@ -19,14 +20,6 @@ Reward = Callable[[RolloutOutput], Score | Awaitable[Score]]
 
 ERRORS = "reward_errors"
 """Key of `rollout_infos`: what a function that failed said, by name."""
-
-
-def weighted_sum(rewards: Mapping[str, Score], weights: Mapping[str, float]) -> Score:
-    """Sum of weight x reward over the scored; weight 1.0 where none is given; `None` if none is."""
-    scored = [
-        weights.get(name, 1.0) * value for name, value in rewards.items() if value is not None
-    ]
-    return math.fsum(scored) if scored else None
 
 
 def merge(

@@ -7,6 +7,7 @@ do, and what an answer is worth. It is the env to copy.
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 
 from agentgym.envs.calculator.oracle import oracle
 from agentgym.envs.calculator.scoring import has_exact_form, read_answer
@@ -84,6 +85,7 @@ class CalculatorEnv(ToolEnv):
         }
 
 
+@cache
 def limited_calculator(max_operations: int | None) -> Tool:
     """The calculator tool that refuses longer expressions."""
 

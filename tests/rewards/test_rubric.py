@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym.envs.base import weighted_sum
 from agentgym.errors import ConfigError
 from agentgym.messages import assistant, user
-from agentgym.rewards import Rubric, merge, weighted_sum
+from agentgym.rewards import Rubric, merge
 from agentgym.rewards.rubric import ERRORS
 from agentgym.trajectory import RolloutOutput, StopReason
 
