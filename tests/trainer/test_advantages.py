@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -59,6 +59,7 @@ def test_estimators_differ_where_groups_differ() -> None:
     assert theirs.tolist() == pytest.approx([0.5 / overall, -0.5 / overall] * 2)
 
 
+@settings(deadline=None)
 @given(estimator=estimators, scale=scales, batch=batches, seed=st.integers(0, 2**16))
 def test_order_does_not_matter(
     estimator: str, scale: Scale, batch: list[tuple[float, str]], seed: int
@@ -72,6 +73,7 @@ def test_order_does_not_matter(
     torch.testing.assert_close(shuffled, straight[order])
 
 
+@settings(deadline=None)
 @given(estimator=estimators, scale=scales, batch=batches)
 def test_unscored_is_as_if_it_had_not_been_played(
     estimator: str, scale: Scale, batch: list[tuple[float, str]]
@@ -86,6 +88,7 @@ def test_unscored_is_as_if_it_had_not_been_played(
     assert torch.isfinite(advantages).all()
 
 
+@settings(deadline=None)
 @given(estimator=estimators, scale=scales, batch=batches)
 def test_advantages_of_a_group_sum_to_zero(
     estimator: str, scale: Scale, batch: list[tuple[float, str]]
@@ -170,6 +173,7 @@ def test_bad_requests_say_what_is_wrong() -> None:
         compute_advantages(rewards, ["g"])
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(reward, min_size=3, max_size=3), min_size=1, max_size=6),
     st.lists(st.floats(-3, 3), min_size=3, max_size=3),
@@ -208,6 +212,7 @@ def test_reward_statistics_of_nothing() -> None:
     assert statistics["num_unscored"] == 1
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.floats(-1, 1), st.booleans()), min_size=1, max_size=12), st.floats(0.1, 1)
 )
