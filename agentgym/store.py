@@ -1,7 +1,7 @@
 """The folder of a run: what a later reader, a resumed run or a plot needs, valid at every moment.
 
-Tables grow by whole JSON lines, each flushed; everything else is written beside its place and
-renamed. A run that is killed therefore leaves at most one cut line, which is removed on opening.
+Metrics grow by whole lines, each flushed; everything else is written beside its place and renamed.
+A run that is killed therefore leaves at most one cut line, which is removed when it goes on.
 """
 
 import json
@@ -148,9 +148,10 @@ class RunFolder:
             return []
         return [json.loads(line) for line in self.metrics.read_text("utf-8").splitlines()]
 
-    def append_trajectories(self, name: str, outputs: Iterable[RolloutOutput]) -> None:
-        """Add trajectories to `trajectories/NAME.jsonl`."""
-        append_lines(self.trajectories / f"{name}.jsonl", (o.to_json() for o in outputs))
+    def write_trajectories(self, name: str, outputs: Iterable[RolloutOutput]) -> None:
+        """Replace `trajectories/NAME.jsonl`."""
+        content = "".join(output.to_json() + "\n" for output in outputs)
+        write_atomically(self.trajectories / f"{name}.jsonl", content.encode())
 
     def read_summary(self) -> dict[str, Any]:
         """What `write_summary` wrote; empty if it never did."""

@@ -80,7 +80,7 @@ class FollowRun(AgentCallback):
 
     def _keep(self, name: str, args: TrainingArguments, outputs: Sequence[RolloutOutput]) -> None:
         rank = f".rank{args.process_index}" if args.world_size > 1 else ""
-        self._folder.append_trajectories(name + rank, outputs)
+        self._folder.write_trajectories(name + rank, outputs)
 
 
 class StopOnRequest(AgentCallback):

@@ -120,10 +120,13 @@ def _title(settings: TrainConfig) -> str:
 
 def _print_outcome(console: Console, folder: RunFolder) -> None:
     summary = folder.read_summary()
-    if summary.get("eval_tasks"):
+    if summary["eval_tasks"]:
         console.print(_table(summary))
     time = duration(summary["train_seconds"])
-    console.print(f"{summary['num_steps']} steps in {time}; run folder: {folder.path}")
+    lines = [f"{summary['num_steps']} steps in {time}; run folder: {folder.path}"]
+    if summary["interrupted"]:
+        lines.append(f"go on with: agentgym train --resume --run-dir {folder.path}")
+    console.print(*lines, sep="\n", highlight=False, soft_wrap=True)
 
 
 def _table(summary: dict[str, Any]) -> Table:

@@ -63,12 +63,11 @@ def test_a_folder_with_content_is_refused_and_an_empty_one_is_not(run: RunFolder
 
 
 def test_trajectories_come_back_as_they_were(run: RunFolder):
-    """Appending twice keeps both."""
-    run.append_trajectories(step_name(3), [output("a")])
-    run.append_trajectories(step_name(3), [output("b"), output("c")])
+    """An evaluation that is repeated replaces the one before."""
+    run.write_trajectories(step_name(3), [output("a")])
+    run.write_trajectories(step_name(3), [output("b"), output("c")])
 
-    back = list(read_jsonl(run.trajectories / "step-000003.jsonl"))
-    assert back == [output("a"), output("b"), output("c")]
+    assert list(read_jsonl(run.trajectories / "step-000003.jsonl")) == [output("b"), output("c")]
 
 
 def test_numbers_that_are_none_become_null(run: RunFolder):
@@ -84,7 +83,7 @@ def test_rewinding_drops_cut_lines_and_everything_after_the_step(run: RunFolder)
     """A killed run goes on from a checkpoint; steps after it are produced again, once."""
     for step in (1, 2, 3):
         run.append_metrics({"step": step})
-        run.append_trajectories(step_name(step), [output(str(step))])
+        run.write_trajectories(step_name(step), [output(str(step))])
     with run.metrics.open("a") as file:
         file.write('{"step": 4, "rew')
 
