@@ -26,6 +26,8 @@ class Episode:
     """All tokens: prompt, sampled and observed."""
     fingerprint: str
     """Equal for trajectories with the same sampled tokens."""
+    start: str = ""
+    """Hash of the initial state: equal within a group."""
     num_tool_calls: int = 0
     tool_failures: Mapping[str, int] = field(default_factory=dict)
     """By kind."""
@@ -52,6 +54,7 @@ class Episode:
             num_sampled=sum(map(len, sampled)),
             num_tokens=sum(len(segment.ids) for segment in output.segments),
             fingerprint=hashlib.sha256(repr(sampled).encode()).hexdigest()[:16],
+            start=infos.get("initial_state_hash", ""),
             num_tool_calls=infos.get("num_tool_calls", 0),
             tool_failures=infos.get("tool_failures", {}),
             reward_errors=tuple(infos.get(ERRORS, {})),

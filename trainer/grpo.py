@@ -7,6 +7,7 @@ optimizer step, in as many micro-batches as the token budget asks for.
 """
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -22,7 +23,7 @@ from trl.trainer.utils import use_adapter
 from agentgym.engines.base import Engine
 from agentgym.engines.transformers import transformers_engine
 from agentgym.envs.taskset import TaskSet
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, UsageError
 from agentgym.rendering import renderer_for
 from agentgym.rendering.base import Renderer
 from agentgym.rollout.scheduler import Scheduler
@@ -33,14 +34,18 @@ from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.evaluation import evaluation_metrics
 from agentgym.trainer.game import MakeEnv, Rows, game_of
-from agentgym.trainer.logprobs import TokenLogprobs, packing_refusal, token_logprobs
-from agentgym.trainer.metrics import Metrics, window_metrics
+from agentgym.trainer.logprobs import TokenLogprobs, token_logprobs
+from agentgym.trainer.metrics import Metrics, groups_of_different_starts, window_metrics
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.ranks import Ranks
-from agentgym.trainer.sampler import Sampler, Tasks, held_out
+from agentgym.trainer.sampler import Tasks, held_out
 from agentgym.trainer.setup import (
     Rewards,
+    must_pad,
+    refuse_endless,
+    refuse_model,
     refuse_nameless_reference,
+    sampler_of,
     scheduler_for,
     tokenizer_of,
 )
@@ -107,17 +112,17 @@ class AgentGRPOTrainer(GRPOTrainer):
             refuse_nameless_reference(model, args.beta)
         self.renderer = renderer if renderer is not None else renderer_for(tokenizer)
         self.game = game_of(env, env_kwargs, train_rows=train_dataset, eval_rows=eval_dataset)
-        if args.max_steps <= 0 and self.game.train.size is None:
-            raise ConfigError(f"env {self.game.name!r} makes tasks without end: set max_steps")
+        refuse_endless(self.game, args.max_steps)
         trl_rewards = TRLRewards(reward_funcs, timeout_s=args.reward_timeout_s)
         self.stage = Stage(
             Judges(self.game, rewards, trl_rewards, args),
             args,
             renderer=self.renderer,
             scheduler=scheduler_for(scheduler, self.game, self.renderer),
-            make_engine=self._make_engine,
+            make_engine=lambda: transformers_engine(self.policy),
             engine=engine,
         )
+        self.sampler = sampler_of(self.game, args)
         self.window: Window | None = None
         self._computed_tokens = 0
         self._old_logprob_seconds = 0.0
@@ -136,14 +141,8 @@ class AgentGRPOTrainer(GRPOTrainer):
             )
         trl_rewards.take_over(self)
         self.ranks = Ranks(self.accelerator)
-        self.sampler = Sampler(
-            env=self.game.name,
-            tasks=self.game.train,
-            seed=args.seed,
-            group_size=args.num_generations,
-            shuffle=bool(args.shuffle_dataset),
-        )
-        self._check_model()
+        refuse_model(self, has_engine=engine is not None)
+        self._must_pad = must_pad(self.policy)
 
     @property
     def policy(self) -> PreTrainedModel:
@@ -208,6 +207,15 @@ class AgentGRPOTrainer(GRPOTrainer):
         loss = self._update(model, self.window, position)
         self._log_train({"step_time": time.perf_counter() - started})
         return loss
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        norm = super()._get_grad_norm(model, grad_norm)  # type: ignore[no-untyped-call]
+        if not math.isfinite(norm):
+            raise UsageError(
+                f"the gradient of step {self.state.global_step + 1} is not finite: lower "
+                "learning_rate, or look at the last trajectories"
+            )
+        return norm
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
         """Not used: the loss is a function in `agentgym.registry.LOSSES`."""
@@ -285,8 +293,10 @@ class AgentGRPOTrainer(GRPOTrainer):
         rewards = torch.tensor([_number(e.reward) for e in episodes], dtype=torch.float64)
         everyones = self.compute_advantages(rewards, [episode.group for episode in episodes])
         advantages = self.ranks.own(everyones.tolist())
-        settings = args.plan_settings(padding=self._packing_refusal is not None)
+        settings = args.plan_settings(padding=self._must_pad)
         window = make_window(outputs, advantages, settings, self.ranks)
+        for group in groups_of_different_starts(episodes)[:1]:
+            logger.warning("group %s began in different states: is reset seeded?", group)
         self._count_tokens(episodes)
         self._log_train(window_metrics(episodes))
         if args.log_completions:
@@ -355,16 +365,6 @@ class AgentGRPOTrainer(GRPOTrainer):
 
     # --- small things
 
-    def _check_model(self) -> None:
-        if self.aux_loss_enabled:
-            raise ConfigError(
-                "the load-balancing loss of mixture-of-experts models is not supported: set "
-                "router_aux_loss_coef=0.0 to train without it"
-            )
-        self._packing_refusal = packing_refusal(self.policy)
-        if self._packing_refusal is not None:
-            logger.warning("rows are padded, not packed: %s", self._packing_refusal)
-
     def _steps_per_epoch(self) -> int:
         size = self.game.train.size
         if size is None:
@@ -372,9 +372,6 @@ class AgentGRPOTrainer(GRPOTrainer):
         groups = self.args.groups_per_rank * self.args.world_size
         windows: int = -(-size // groups)
         return windows * self.args.steps_per_window
-
-    def _make_engine(self) -> Engine:
-        return transformers_engine(self.policy)
 
     def _count_tokens(self, episodes: Sequence[Episode]) -> None:
         self.state.num_input_tokens_seen += sum(episode.num_tokens for episode in episodes)

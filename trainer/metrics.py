@@ -80,7 +80,17 @@ def _turn_metrics(episodes: Sequence[Episode]) -> Metrics:
     metrics["failed"] = sum(episode.stop.is_failure for episode in episodes)
     distinct = {(episode.group, episode.fingerprint) for episode in episodes}
     metrics["duplicate_fraction"] = 1 - len(distinct) / len(episodes)
+    metrics["groups_of_different_starts"] = len(groups_of_different_starts(episodes))
     return metrics
+
+
+def groups_of_different_starts(episodes: Sequence[Episode]) -> list[str]:
+    """Groups whose members did not begin in the same state, so that they cannot be compared."""
+    starts: dict[str, set[str]] = {}
+    for episode in episodes:
+        if not episode.stop.is_failure:
+            starts.setdefault(episode.group, set()).add(episode.start)
+    return sorted(group for group, hashes in starts.items() if len(hashes) > 1)
 
 
 def _tool_metrics(episodes: Sequence[Episode]) -> Metrics:

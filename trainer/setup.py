@@ -1,10 +1,12 @@
 """From what a user may hand in to what the trainer works with."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accelerate.utils import is_peft_model
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from agentgym.engines.loading import load_tokenizer
@@ -14,7 +16,12 @@ from agentgym.rendering.base import Renderer
 from agentgym.rewards.rubric import Reward
 from agentgym.rollout.gym_scheduler import GymScheduler
 from agentgym.rollout.scheduler import Scheduler
+from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.game import Game
+from agentgym.trainer.logprobs import packing_refusal
+from agentgym.trainer.sampler import Sampler
+
+logger = logging.getLogger(__name__)
 
 Rewards = Mapping[str, Reward] | Sequence[Reward | str]
 """Reward functions by name, or a list of functions and registered names."""
@@ -48,6 +55,45 @@ def refuse_nameless_reference(model: str | PreTrainedModel, beta: float) -> None
             f"beta={beta} needs a reference, loaded from the model's folder or hub id, but this "
             "model has none: give its path, train an adapter (peft_config), or set beta=0"
         )
+
+
+def refuse_model(trainer: GRPOTrainer, *, has_engine: bool) -> None:
+    """Raise a `ConfigError` if the trainer's model is of a kind that is not supported."""
+    if not has_engine and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
+        raise ConfigError(
+            "the policy's weights may be spread over processes, and the built-in engine samples "
+            "from whole ones: hand in an engine of its own (engine=)"
+        )
+    if trainer.aux_loss_enabled:
+        raise ConfigError(
+            "the load-balancing loss of mixture-of-experts models is not supported: set "
+            "router_aux_loss_coef=0.0 to train without it"
+        )
+
+
+def must_pad(model: PreTrainedModel) -> bool:
+    """Whether packed rows would be wrong for this model; says so once."""
+    reason = packing_refusal(model)
+    if reason is not None:
+        logger.warning("rows are padded, not packed: %s", reason)
+    return reason is not None
+
+
+def refuse_endless(game: Game, max_steps: int) -> None:
+    """Raise a `ConfigError` if nothing says when the run is over."""
+    if max_steps <= 0 and game.train.size is None:
+        raise ConfigError(f"env {game.name!r} makes tasks without end: set max_steps")
+
+
+def sampler_of(game: Game, args: AgentGRPOConfig) -> Sampler:
+    """Which trajectories the run's windows play."""
+    return Sampler(
+        env=game.name,
+        tasks=game.train,
+        seed=args.seed,
+        group_size=args.num_generations,
+        shuffle=bool(args.shuffle_dataset),
+    )
 
 
 def named_rewards(rewards: Rewards | None) -> dict[str, Reward]:

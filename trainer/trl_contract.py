@@ -7,7 +7,15 @@ from packaging.version import Version
 from trl.trainer import utils
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-METHODS = ("_calculate_rewards", "_send_telemetry", "_save_checkpoint", "log", "training_step")
+METHODS = (
+    "_calculate_rewards",
+    "_get_grad_norm",
+    "_log_completion_extra",
+    "_log_metric",
+    "_send_telemetry",
+    "log",
+    "training_step",
+)
 FUNCTIONS = ("use_adapter", "get_callable_name")
 
 

@@ -1,5 +1,9 @@
 """What judges a trajectory beside its env: functions by name, weighed and merged."""
 
+from agentgym.registry import REWARDS
 from agentgym.rewards.rubric import Reward, Rubric, Score, merge
 
 __all__ = ["Reward", "Rubric", "Score", "merge"]
+
+for _name in ("finished", "tool_success", "brevity"):
+    REWARDS.register(_name, f"agentgym.rewards.functions:{_name}")
