@@ -79,12 +79,12 @@ class GenerateCore:
     def step(self) -> list[Request]:
         """Sample one batch of turns."""
         started = time.perf_counter()
-        self._model.hold()
+        self._model.hold(explicit_masks=False)
         self._finished = []
         self._batch = list(self._next_batch())
         if self._batch:
             self._generate()
-        self._batch = []
+        self._waiting.extendleft(reversed(self._leave_all()))
         self.stats.seconds += time.perf_counter() - started
         return self._finished
 

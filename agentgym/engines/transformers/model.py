@@ -28,6 +28,8 @@ class PolicyModel:
     """What is called, a module: keeps PEFT adapters and accelerate's mixed precision."""
     base: PreTrainedModel
     """The transformers model inside, for its configuration and signature."""
+    cache_argument: str | None
+    """Name of the key/value cache in the model's signature; `None` if it takes none."""
     has_virtual_tokens: bool
     """Whether a PEFT adapter puts learned embeddings before the prompt."""
 
@@ -39,8 +41,9 @@ class PolicyModel:
                 f"the engine samples from transformers models, not from {type(base).__name__}"
             )
         self.base = base
-        self._cache_name = _cache_argument(base)
-        self._held: list[nn.Module] = []
+        self.cache_argument = _cache_argument(base)
+        self._training: list[nn.Module] | None = None
+        """Modules to put back into training mode; `None` = the model is not held."""
         self._attention: str | None = None
 
     @property
@@ -81,38 +84,43 @@ class PolicyModel:
             visible: [B, T, L] positions of its row that each query may see; at least one each.
             cache: takes the new keys and values; planned by the caller.
         """
+        assert self.cache_argument is not None
         output = self.outer(
             input_ids=ids,
             position_ids=positions,
             attention_mask=self._mask(visible),
             use_cache=True,
             logits_to_keep=1,
-            **{self._cache_name: cache},
+            **{self.cache_argument: cache},
         )
         logits: Tensor = output.logits[:, -1]
         return logits
 
-    def hold(self) -> None:
-        """Put the model into the state for sampling; idempotent."""
-        if self._attention is not None:
+    def hold(self, *, explicit_masks: bool = True) -> None:
+        """Put the model into the state for sampling; idempotent.
+
+        Args:
+            explicit_masks: replace an attention that takes no [B, 1, T, L] mask.
+        """
+        if self._training is not None:
             return
-        self._held = [module for module in self.outer.modules() if module.training]
-        for module in self._held:
+        self._training = [module for module in self.outer.modules() if module.training]
+        for module in self._training:
             module.training = False
-        self._attention = self.base.config._attn_implementation
-        if self._attention not in _MASKABLE:
-            self.base.config._attn_implementation = "sdpa"
+        config = self.base.config
+        self._attention = config._attn_implementation
+        if explicit_masks and self._attention not in _MASKABLE:
+            config._attn_implementation = "sdpa"
 
     def let_go(self) -> None:
         """Undo `hold`; idempotent."""
-        if self._attention is None:
+        if self._training is None:
             return
-        for module in self._held:
+        for module in self._training:
             module.training = True
-        self._held = []
-        if self._attention not in _MASKABLE:
+        self._training = None
+        if self.base.config._attn_implementation != self._attention:
             self.base.config._attn_implementation = self._attention
-        self._attention = None
 
     def _mask(self, visible: Tensor) -> Tensor:
         """Boolean for sdpa; eager attention adds it to the scores."""
@@ -133,10 +141,7 @@ def _without_peft(model: nn.Module) -> tuple[nn.Module, bool]:
     return model.get_base_model(), bool(model.active_peft_config.is_prompt_learning)
 
 
-def _cache_argument(model: PreTrainedModel) -> str:
-    """`cache` since transformers 5.20, `past_key_values` before."""
-    names = inspect.signature(model.forward).parameters
-    found = [name for name in ("cache", "past_key_values") if name in names]
-    if not found:
-        raise ConfigError(f"{type(model).__name__} takes no key/value cache")
-    return found[0]
+def _cache_argument(model: PreTrainedModel) -> str | None:
+    """`cache` in newer releases of transformers, `past_key_values` in older ones."""
+    names = inspect.signature(type(model).forward).parameters
+    return next((name for name in ("cache", "past_key_values") if name in names), None)

@@ -29,6 +29,11 @@ def refuse_unservable(model: PolicyModel) -> None:
         raise ConfigError(f"{name} is an encoder-decoder model; a decoder-only one is needed")
     if not model.base.can_generate():
         raise ConfigError(f"{name} has no language modelling head; load it as a causal LM")
+    if model.has_virtual_tokens:
+        raise ConfigError(
+            f"{name} has a PEFT adapter of virtual tokens, whose generation differs from its "
+            "forward pass; use LoRA"
+        )
     if any(type(parameter).__name__ == "DTensor" for parameter in model.base.parameters()):
         raise ConfigError(f"{name} is sharded over processes; use a vLLM engine to sample from it")
 
@@ -41,8 +46,8 @@ def slot_obstacle(model: PolicyModel, max_context: int) -> str | None:
 def _declared_obstacle(model: PolicyModel, max_context: int) -> str | None:
     if model.base._is_stateful:
         return "it keeps a recurrent state"
-    if model.has_virtual_tokens:
-        return "its PEFT adapter adds virtual tokens to the prompt"
+    if model.cache_argument is None:
+        return "it takes no key/value cache"
     config = model.text_config()
     layers = _layer_types(config)
     windows = {
