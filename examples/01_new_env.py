@@ -27,7 +27,10 @@ class ClockEnv(ToolEnv):
     """Hours on a clock: 17 + 9 is 2."""
 
     tools = (clock,)
-    system_prompt = "Solve the problem with the calculator. End with 'Answer: ' and the number."
+    system_prompt = (
+        "Solve the problem with the calculator, one operation per call. "
+        "End with 'Answer: ' and the number, for example 'Answer: 42'."
+    )
 
     def tasks(self, split: str = "train") -> TaskSet:
         is_eval = split == "eval"
