@@ -330,7 +330,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         )
         loss = update.run(model, part)
         seconds = time.perf_counter() - started
-        self._computed_tokens = update.metrics.num_input_tokens
+        self._computed_tokens = update.metrics.num_computed
         self._log_train(
             {
                 **update.metrics.over(self.ranks),

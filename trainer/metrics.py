@@ -4,9 +4,11 @@ Every mean is over the values that are there, counted over all processes; a figu
 is left out, never 0.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 import torch
 
@@ -118,69 +120,70 @@ def _share(flags: Iterable[bool]) -> float:
     return fmean(map(float, flags))
 
 
+class _Sums(NamedTuple):
+    """What a rank tells the others about an optimizer step."""
+
+    means: dict[str, tuple[float, int]]
+    """Total and count by name."""
+    extremes: dict[str, float]
+    num_useful: int
+    num_computed: int
+
+
 class StepMetrics:
     """What the micro-batches of one optimizer step say, put together exactly."""
 
     def __init__(self) -> None:
-        self.means: dict[str, Mean] = {}
-        self.extremes: dict[str, float] = {}
-        self.num_input_tokens = 0
-        """Computed in forward passes with gradient, padding included."""
-        self.num_useful_tokens = 0
-        """Trained ones among them."""
+        self._means: dict[str, Mean] = {}
+        self._extremes: dict[str, list[float]] = {}
+        self.num_computed = 0
+        """Input tokens of forward passes with gradient, padding included."""
+        self._num_useful = 0
 
     def add_loss(self, output: LossOutput) -> None:
         """Figures of one micro-batch's loss."""
         for name, mean in output.metrics.items():
             self._add_mean(name, mean)
         for name, value in output.extremes.items():
-            self.add_extreme(name, value)
+            self._extremes.setdefault(name, []).append(value)
 
     def add_mismatch(self, ours: torch.Tensor, samplers: torch.Tensor) -> None:
         """|trainer's - sampler's| log-probability of the trained tokens, under equal weights."""
         difference = (ours - samplers).abs()
-        if not difference.numel():
-            return
-        self._add_mean("sampling/logp_diff_mean", Mean(difference.sum(), difference.numel()))
-        self.add_extreme("sampling/logp_diff_max", difference.max().item())
+        if difference.numel():
+            mean = Mean(difference.sum(), difference.numel())
+            self._add_mean("sampling/logp_diff_mean", mean)
+            largest = difference.max().item()
+            self._extremes.setdefault("sampling/logp_diff_max", []).append(largest)
 
     def add_tokens(self, *, computed: int, useful: int) -> None:
-        """Size of one micro-batch."""
-        self.num_input_tokens += computed
-        self.num_useful_tokens += useful
-
-    def _add_mean(self, name: str, mean: Mean) -> None:
-        self.means[name] = self.means[name] + mean if name in self.means else mean
-
-    def add_extreme(self, name: str, value: float) -> None:
-        """Names end in `_min` or `_max`, which says what is kept."""
-        best = min if name.endswith("_min") else max
-        self.extremes[name] = best(self.extremes[name], value) if name in self.extremes else value
+        """Size of one micro-batch: all input tokens, and the trained ones."""
+        self.num_computed += computed
+        self._num_useful += useful
 
     def over(self, ranks: Ranks) -> Metrics:
         """The step's figures over all processes; collective."""
-        totals = {name: (mean.total.item(), mean.count) for name, mean in self.means.items()}
-        tokens = (self.num_useful_tokens, self.num_input_tokens)
-        merged = StepMetrics()
-        sums: Counter[str] = Counter()
-        counts: Counter[str] = Counter()
-        useful = computed = 0
-        for their_totals, extremes, (their_useful, their_computed) in ranks.gather(
-            (totals, self.extremes, tokens)
-        ):
-            for name, (total, count) in their_totals.items():
-                sums[name] += total  # type: ignore[assignment]
-                counts[name] += count
-            for name, value in extremes.items():
-                merged.add_extreme(name, value)
-            useful, computed = useful + their_useful, computed + their_computed
-        metrics = {name: sums[name] / counts[name] for name in counts if counts[name]}
-        if computed:
+        means = {name: (mean.total.item(), mean.count) for name, mean in self._means.items()}
+        extremes = {name: _extreme(name, values) for name, values in self._extremes.items()}
+        everyones = ranks.gather(_Sums(means, extremes, self._num_useful, self.num_computed))
+        metrics: Metrics = {}
+        for name in sorted({name for sums in everyones for name in sums.means}):
+            parts = [sums.means[name] for sums in everyones if name in sums.means]
+            count = sum(count for _, count in parts)
+            if count:
+                metrics[name] = math.fsum(total for total, _ in parts) / count
+        for name in sorted({name for sums in everyones for name in sums.extremes}):
+            values = [sums.extremes[name] for sums in everyones if name in sums.extremes]
+            metrics[name] = _extreme(name, values)
+        if computed := sum(sums.num_computed for sums in everyones):
+            useful = sum(sums.num_useful for sums in everyones)
             metrics["useful_token_fraction"] = useful / computed
-        return metrics | merged.extremes
+        return metrics
+
+    def _add_mean(self, name: str, mean: Mean) -> None:
+        self._means[name] = self._means[name] + mean if name in self._means else mean
 
 
-def means_of(rows: Sequence[Mapping[str, float]]) -> Metrics:
-    """By name, over the rows that have it."""
-    names = {name for row in rows for name in row}
-    return {name: fmean(row[name] for row in rows if name in row) for name in names}
+def _extreme(name: str, values: Sequence[float]) -> float:
+    """Names end in `_min` or `_max`, which says what is kept."""
+    return min(values) if name.endswith("_min") else max(values)

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from transformers import (
 
 from agentgym.engines.scripted import CallableEngine
 from agentgym.envs import Env
-from agentgym.errors import ConfigError, NotRegisteredError
+from agentgym.errors import ConfigError, NotRegisteredError, UsageError
 from agentgym.registry import ADVANTAGES, LOSSES
 from agentgym.rollout.collect import TooManyFailuresError
 from agentgym.rollout.gym_scheduler import GymScheduler
@@ -411,6 +412,22 @@ class TestFailures:
         log = steps(trainer)[0]
         assert (log["loss"], log["skipped_update"]) == (0.0, 1.0)
         assert log["completions/clipped_ratio"] == 1.0
+
+    def test_a_gradient_that_is_not_finite_stops_the_run(self, make_trainer: MakeTrainer):
+        """Before the optimizer has written it into the weights."""
+        dapo = LOSSES.get("dapo")
+
+        def steep(tokens: Any, settings: Any, normalizer: Any) -> Any:
+            zero = (tokens.logprobs - tokens.logprobs.detach()).square().sum()
+            output = dapo(tokens, settings, normalizer)
+            return replace(output, loss=output.loss + zero.sqrt())
+
+        LOSSES.register("steep", steep)
+        trainer = make_trainer(loss_type="steep")
+        before = weights(trainer)
+        with pytest.raises(UsageError, match="gradient of step 1 is not finite"):
+            trainer.train()
+        assert torch.equal(before, weights(trainer))
 
     def test_a_run_stops_if_too_much_of_a_window_failed(
         self, make_trainer: MakeTrainer, words_env: type[Env]
