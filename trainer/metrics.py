@@ -8,14 +8,16 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import torch
 
+from agentgym.messages import ToolErrorKind
 from agentgym.trainer.advantages import reward_statistics
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.losses import LossOutput, Mean
 from agentgym.trainer.ranks import Ranks
+from agentgym.trajectory import StopReason
 
 Metrics = dict[str, float]
 
@@ -77,13 +79,17 @@ def _spread(name: str, values: Sequence[float]) -> Metrics:
 
 def _turn_metrics(episodes: Sequence[Episode]) -> Metrics:
     metrics = _spread("turns/{}", [episode.num_turns for episode in episodes])
-    for stop, count in Counter(episode.stop for episode in episodes).items():
-        metrics[f"stop/{stop.value}"] = count / len(episodes)
+    stops = Counter(episode.stop for episode in episodes)
+    metrics |= {f"stop/{stop.value}": stops[stop] / len(episodes) for stop in StopReason}
     metrics["failed"] = sum(episode.stop.is_failure for episode in episodes)
-    distinct = {(episode.group, episode.fingerprint) for episode in episodes}
-    metrics["duplicate_fraction"] = 1 - len(distinct) / len(episodes)
+    metrics["duplicate_fraction"] = _duplicate_fraction(episodes)
     metrics["groups_of_different_starts"] = len(groups_of_different_starts(episodes))
     return metrics
+
+
+def _duplicate_fraction(episodes: Sequence[Episode]) -> float:
+    played = [(e.group, e.fingerprint) for e in episodes if not e.stop.is_failure]
+    return 1 - len(set(played)) / len(played) if played else 0.0
 
 
 def groups_of_different_starts(episodes: Sequence[Episode]) -> list[str]:
@@ -97,13 +103,13 @@ def groups_of_different_starts(episodes: Sequence[Episode]) -> list[str]:
 
 def _tool_metrics(episodes: Sequence[Episode]) -> Metrics:
     calls = sum(episode.num_tool_calls for episode in episodes)
-    failures: Counter[str] = Counter()
+    failures = Counter(dict.fromkeys(get_args(ToolErrorKind), 0))
     for episode in episodes:
         failures.update(episode.tool_failures)
     metrics = {"tools/call_frequency": calls / len(episodes)}
+    metrics |= {f"tools/failures/{kind}": float(count) for kind, count in failures.items()}
     if calls:
         metrics["tools/failure_frequency"] = sum(failures.values()) / calls
-    metrics |= {f"tools/failures/{kind}": float(count) for kind, count in failures.items()}
     return metrics
 
 

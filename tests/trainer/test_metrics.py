@@ -68,6 +68,7 @@ def test_rewards_are_averaged_over_the_scored():
     assert figures["rewards/correct/mean"] == 0.5
     assert (figures["unscored"], figures["failed"]) == (2, 2)
     assert figures["stop/env_error"] == 0.5
+    assert figures["stop/length"] == 0.0
 
 
 def test_a_reward_that_scored_nothing_has_no_figure():
