@@ -45,7 +45,7 @@ class Block(NamedTuple):
     num_keys: int
     """P + L."""
     mask: Tensor | None
-    """[L, P + L] bool, True where a query may look; None without a prompt: plainly causal."""
+    """[1, 1, L, P + L] bool, True where a query may look; None without a prompt: just causal."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _buckets(spans: Sequence[Span]) -> Iterator[list[Span]]:
 def _mask(prompt: tuple[int, int] | None, length: int) -> Tensor | None:
     if prompt is None:
         return None
-    return torch.ones(length, prompt[1] + length, dtype=torch.bool).tril(prompt[1])
+    return torch.ones(1, 1, length, prompt[1] + length, dtype=torch.bool).tril(prompt[1])
 
 
 def tree_attention(
@@ -168,7 +168,8 @@ def _gather(states: Tensor, index: Tensor, shapes: Sequence[tuple[int, int]]) ->
     taken = states.squeeze(0).transpose(0, 1).index_select(0, index)
     parts = torch.split(taken, [num * length for num, length in shapes])
     return [
-        part.view(*shape, *part.shape[1:]).transpose(1, 2) for part, shape in zip(parts, shapes, strict=True)
+        part.view(*shape, *part.shape[1:]).transpose(1, 2)
+        for part, shape in zip(parts, shapes, strict=True)
     ]
 
 

@@ -58,6 +58,8 @@ def packing_refusal(model: nn.Module) -> str | None:
     plain = _unwrapped(model)
     if plain.config.is_encoder_decoder:
         return "it is an encoder-decoder model"
+    if plain._is_stateful:
+        return "it keeps a state from token to token along the row"
     reason = _attention_refusal(plain.config.get_text_config())
     if reason is not None:
         return reason

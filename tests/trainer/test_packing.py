@@ -85,9 +85,9 @@ def dense_mask(batch: PackedBatch) -> torch.Tensor:
     real = set(batch.blocks.inverse.tolist())
     at_query = at_key = 0
     for block in batch.blocks.blocks:
-        mask = block.mask
-        if mask is None:
-            mask = torch.ones(block.num_queries, block.num_keys).tril().bool()
+        mask = torch.ones(block.num_queries, block.num_keys).tril().bool()
+        if block.mask is not None:
+            mask = block.mask[0, 0]
         for _ in range(block.num_spans):
             for i in range(block.num_queries):
                 if at_query + i in real:
