@@ -4,6 +4,7 @@ Names, units and defaults stay TRL's wherever both have a setting, so that a TRL
 config along. A TRL setting that would be ignored here is refused, never dropped.
 """
 
+import math
 import os
 from dataclasses import dataclass, fields
 
@@ -202,7 +203,14 @@ class AgentGRPOConfig(GRPOConfig):
     def _check_saving(self) -> None:
         """A window is not part of a checkpoint, so checkpoints lie between windows."""
         every = self.steps_per_window
-        if self.save_strategy == "steps" and self.save_steps % every:
+        if self.save_strategy != "steps":
+            return
+        if self.save_steps == GRPOConfig.save_steps:
+            self.save_steps = math.ceil(self.save_steps / every) * every
+        steps = self.save_steps
+        if steps < 1:
+            steps = math.ceil(self.max_steps * steps)
+        if steps % every:
             raise ConfigError(
                 f"save_steps={self.save_steps} is no multiple of {every}, the optimizer steps of "
                 "one window: such a checkpoint could not be resumed exactly"

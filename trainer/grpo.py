@@ -38,6 +38,7 @@ from agentgym.trainer.logprobs import TokenLogprobs, token_logprobs
 from agentgym.trainer.metrics import Metrics, groups_of_different_starts, window_metrics
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.ranks import Ranks
+from agentgym.trainer.rollouts import Played
 from agentgym.trainer.sampler import Tasks, held_out
 from agentgym.trainer.setup import (
     Rewards,
@@ -54,7 +55,7 @@ from agentgym.trainer.stage import Judges, Stage, agent_callbacks
 from agentgym.trainer.trl_rewards import TRLRewards
 from agentgym.trainer.update import Update
 from agentgym.trainer.window import Window, make_window
-from agentgym.trajectory import RolloutOutput, RolloutRequest
+from agentgym.trajectory import RolloutRequest
 
 trl_contract.check()
 
@@ -119,7 +120,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             args,
             renderer=self.renderer,
             scheduler=scheduler_for(scheduler, self.game, self.renderer),
-            make_engine=lambda: transformers_engine(self.policy),
+            make_engine=lambda: transformers_engine(self.policy, max_rows=args.concurrency),
             engine=engine,
         )
         self.sampler = sampler_of(self.game, args)
@@ -152,12 +153,13 @@ class AgentGRPOTrainer(GRPOTrainer):
 
     # --- extension points
 
-    def compute_logprobs(self, model: nn.Module, batch: PackedBatch) -> TokenLogprobs:
+    def compute_logprobs(
+        self, model: nn.Module, batch: PackedBatch, *, with_entropy: bool = False
+    ) -> TokenLogprobs:
         """Log-probabilities of the trained tokens under any model: policy, old or reference."""
+        temperature = self.args.temperature
         with self.accelerator.autocast():
-            return token_logprobs(
-                model, batch, temperature=self.args.temperature, with_entropy=True
-            )
+            return token_logprobs(model, batch, temperature=temperature, with_entropy=with_entropy)
 
     def compute_advantages(self, rewards: Tensor, group_ids: Sequence[str]) -> Tensor:
         """[B] advantages of all ranks' trajectories from their rewards; NaN = unscored."""
@@ -276,7 +278,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         outputs = self._play(
             self.ranks.share(requests, args.num_generations_eval),
             temperature=default if temperature is None else temperature,
-        )
+        ).outputs
         for callback in agent_callbacks(self):
             callback.on_evaluation(args, self.state, self.control, outputs=outputs, name=name)
         return evaluation_metrics(self.ranks.gather_all([Episode.of(output) for output in outputs]))
@@ -288,7 +290,8 @@ class AgentGRPOTrainer(GRPOTrainer):
         number = self.state.global_step // args.steps_per_window
         first = (number * self.ranks.count + self.ranks.index) * per_rank
         requests = self.sampler.groups(range(first, first + per_rank))
-        outputs = self._play(requests, temperature=args.temperature)
+        played = self._play(requests, temperature=args.temperature)
+        outputs = played.outputs
         episodes = self.ranks.gather_all([Episode.of(output) for output in outputs])
         rewards = torch.tensor([_number(e.reward) for e in episodes], dtype=torch.float64)
         everyones = self.compute_advantages(rewards, [episode.group for episode in episodes])
@@ -299,6 +302,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             logger.warning("group %s began in different states: is reset seeded?", group)
         self._count_tokens(episodes)
         self._log_train(window_metrics(episodes))
+        self._log_train({"time/rollout": played.seconds, "time/sync": played.sync_seconds})
         if args.log_completions:
             fill_table(self._logs, outputs, advantages, self.ranks)
         for callback in agent_callbacks(self):
@@ -308,13 +312,9 @@ class AgentGRPOTrainer(GRPOTrainer):
         self._fill_old_logprobs(window)
         return window
 
-    def _play(
-        self, requests: Sequence[RolloutRequest], *, temperature: float
-    ) -> list[RolloutOutput]:
+    def _play(self, requests: Sequence[RolloutRequest], *, temperature: float) -> Played:
         self.policy.train(False)
-        played = self.stage.play(requests, self, self.ranks, temperature=temperature)
-        self._log_train({"time/rollout": played.seconds, "time/sync": played.sync_seconds})
-        return played.outputs
+        return self.stage.play(requests, self, self.ranks, temperature=temperature)
 
     # --- one optimizer step
 
@@ -325,7 +325,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         update = Update(
             self.accelerator,
             self.args.loss_settings,
-            forward=lambda batch: self.compute_logprobs(model, batch),
+            forward=lambda batch: self.compute_logprobs(model, batch, with_entropy=True),
             reference=self._reference if self.args.beta else None,
         )
         loss = update.run(model, part)

@@ -8,6 +8,7 @@ import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from agentgym.trajectory import RolloutRequest, Task
@@ -68,9 +69,14 @@ class Sampler:
         epoch, position = divmod(number, size)
         if not self.shuffle:
             return position
-        order = list(range(size))
-        random.Random(derive_seed(self.seed, "order", epoch)).shuffle(order)
-        return order[position]
+        return _order(size, derive_seed(self.seed, "order", epoch))[position]
+
+
+@lru_cache(maxsize=2)
+def _order(size: int, seed: int) -> list[int]:
+    order = list(range(size))
+    random.Random(seed).shuffle(order)
+    return order
 
 
 def held_out(

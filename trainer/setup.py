@@ -10,6 +10,8 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from agentgym.engines.loading import load_tokenizer
+from agentgym.engines.transformers.model import PolicyModel
+from agentgym.engines.transformers.support import refuse_unservable
 from agentgym.errors import ConfigError
 from agentgym.registry import REWARDS, SCHEDULERS
 from agentgym.rendering.base import Renderer
@@ -64,6 +66,9 @@ def refuse_model(trainer: GRPOTrainer, *, has_engine: bool) -> None:
             "the policy's weights may be spread over processes, and the built-in engine samples "
             "from whole ones: hand in an engine of its own (engine=)"
         )
+    if not has_engine:
+        model: Any = trainer.model
+        refuse_unservable(PolicyModel(model))
     if trainer.aux_loss_enabled:
         raise ConfigError(
             "the load-balancing loss of mixture-of-experts models is not supported: set "

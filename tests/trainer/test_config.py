@@ -103,7 +103,11 @@ def test_checkpoints_lie_between_windows(make_args: MakeArgs):
     with pytest.raises(ConfigError, match="save_steps=3 is no multiple of 2"):
         make_args(num_iterations=2, save_strategy="steps", save_steps=3)
 
+    with pytest.raises(ConfigError, match=r"save_steps=0\.3 is no multiple of 2"):
+        make_args(num_iterations=2, save_strategy="steps", save_steps=0.3, max_steps=10)
+
     assert make_args(num_iterations=2, save_strategy="steps", save_steps=4).save_steps == 4
+    assert make_args(num_iterations=3, save_strategy="steps").save_steps == 501
 
 
 @pytest.mark.parametrize(
