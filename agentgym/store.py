@@ -7,6 +7,7 @@ A run that is killed therefore leaves at most one cut line, which is removed whe
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -122,11 +123,19 @@ class RunFolder:
         Raises:
             ConfigError: there is none.
         """
-        steps = {step_of(path): path for path in self.checkpoints.glob("checkpoint-*")}
-        complete = {step: path for step, path in steps.items() if _is_complete(path)}
+        complete = {step_of(path): path for path in self._checkpoints() if _is_complete(path)}
         if not complete:
             raise ConfigError(f"cannot resume: no complete checkpoint in {str(self.checkpoints)!r}")
         return complete[max(complete)]
+
+    def drop_incomplete_checkpoints(self) -> None:
+        """Remove what a run left that could not finish writing."""
+        for path in self._checkpoints():
+            if not _is_complete(path):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _checkpoints(self) -> list[Path]:
+        return list(self.checkpoints.glob("checkpoint-*"))
 
     def rewind(self, step: int) -> None:
         """Forget what was recorded after `step`, since it will be produced again."""

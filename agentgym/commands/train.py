@@ -16,6 +16,7 @@ from agentgym.commands.recipes import trainer_settings
 from agentgym.commands.stopping import StopRequest
 from agentgym.commands.train_config import TrainConfig
 from agentgym.config import to_yaml
+from agentgym.errors import ConfigError
 from agentgym.progress import Progress, duration, progress_for
 from agentgym.store import RunFolder, undo_folders
 from agentgym.trainer.game import game_of, weights_by_name
@@ -85,6 +86,7 @@ def _build(
     stop: StopRequest,
     progress: Progress,
 ) -> "AgentGRPOTrainer":
+    import torch
     from transformers import PrinterCallback
     from transformers.utils import logging
 
@@ -94,11 +96,13 @@ def _build(
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    values = trainer_settings(settings, folder.checkpoints, num_ranks)
+    values.setdefault("use_cpu", not torch.cuda.is_available())
     stopper = StopOnRequest(lambda: stop.is_asked)
     trainer = build(
         Recipe(
             model=language.name,
-            args=make_args(trainer_settings(settings, folder.checkpoints, num_ranks)),
+            args=make_args(values),
             env=settings.env,
             env_kwargs=settings.env_args,
             rewards=settings.rewards,
@@ -108,6 +112,10 @@ def _build(
             callbacks=[FollowRun(folder, progress), stopper],
         )
     )
+    if trainer.ranks.count != num_ranks:
+        raise ConfigError(
+            f"{num_ranks} processes were started, but they do not form one group of this trainer"
+        )
     trainer.remove_callback(PrinterCallback)
     stopper.ranks = trainer.ranks
     return trainer

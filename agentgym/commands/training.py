@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from agentgym.trainer.grpo import AgentGRPOTrainer
 
 Evaluation = dict[str, Mapping[str, float]]
 """Figures of held-out tasks by how they were sampled: `sampled` and `greedy`."""
+_TORCH_WRITER = ("inline_container", "PytorchStreamWriter")
+"""In the messages of `torch.save` when a write fails."""
 
 
 class TrainingRun:
@@ -74,7 +76,8 @@ class TrainingRun:
             self.summary["error"] = str(error)
             raise
         finally:
-            self._write_down()
+            with suppress(*(() if self.summary["finished"] else (StorageError,))):
+                self._write_down()
 
     def _evaluate_before(self, checkpoint: Path | None) -> None:
         known = self.folder.read_summary() if checkpoint is not None else {}
@@ -109,7 +112,7 @@ class TrainingRun:
         self.progress.phase("training")
         started = time.perf_counter()
         try:
-            with stop, storing_checkpoints(self.folder.checkpoints):
+            with stop, storing_checkpoints(self.folder):
                 self.trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         finally:
             self.summary["num_steps"] = self.trainer.state.global_step
@@ -141,19 +144,24 @@ class TrainingRun:
 
 
 @contextmanager
-def storing_checkpoints(folder: Path) -> Iterator[None]:
-    """Turn what the libraries raise when the disk is full into one line.
+def storing_checkpoints(folder: RunFolder) -> Iterator[None]:
+    """Turn what the libraries raise when the disk is full into one line, and make room again.
 
     Raises:
-        StorageError: a checkpoint could not be written.
+        StorageError: a checkpoint could not be written; what there is of it was removed.
     """
     from safetensors import SafetensorError
 
     try:
         yield
     except (OSError, SafetensorError) as error:
-        raise StorageError(f"cannot write a checkpoint to {str(folder)!r}: {error}") from error
+        reason = str(error).splitlines()[0]
+        cause: Exception = error
     except RuntimeError as error:
-        if "PytorchStreamWriter" not in str(error) and "inline_container" not in str(error):
+        if not any(word in str(error) for word in _TORCH_WRITER):
             raise
-        raise StorageError(f"cannot write a checkpoint to {str(folder)!r}: {error}") from error
+        reason, cause = "torch could not write a file; is the disk full?", error
+    else:
+        return
+    folder.drop_incomplete_checkpoints()
+    raise StorageError(f"cannot write to {str(folder.checkpoints)!r}: {reason}") from cause

@@ -1,0 +1,151 @@
+"""A training run that does not come to its end: by Ctrl-C, by a kill, by a full disk."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.trajectory import read_jsonl
+
+pytestmark = pytest.mark.slow
+
+TRAIN = (sys.executable, "-m", "agentgym", "train", "--run-dir", "run", "--eval-tasks", "4")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+PATIENCE_S = 180
+
+
+def start(folder: Path, *flags: str, limit_bytes: int | None = None) -> subprocess.Popen[str]:
+    """A training run in a process group of its own."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+
+    return subprocess.Popen(
+        [*TRAIN, *flags],
+        cwd=folder,
+        env=ENVIRONMENT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=None if limit_bytes is None else limit,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit code, output and errors; nothing of the process group may be left."""
+    out, err = process.communicate(timeout=PATIENCE_S)
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+    return process.returncode, out, err
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "the run does not get there"
+        time.sleep(0.1)
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    text = (folder / "run" / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((folder / "run" / "summary.json").read_text())
+    return loaded
+
+
+def num_lines(path: Path) -> int:
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def test_an_interrupted_run_is_usable_and_goes_on_as_if_nothing_had_happened(tmp_path: Path):
+    """Ctrl-C is how most long runs end."""
+    cut, whole = tmp_path / "cut", tmp_path / "whole"
+    cut.mkdir()
+    whole.mkdir()
+    flags = ("--steps", "4", "--seed", "3", "--save-steps", "4")
+    process = start(cut, *flags)
+    wait_for(lambda: num_lines(cut / "run" / "metrics.jsonl") >= 1, process)
+    os.killpg(process.pid, signal.SIGINT)
+    code, out, err = finish(process)
+
+    assert (code, err) == (130, "")
+    assert "--resume" in out
+    made = summary(cut)["num_steps"]
+    assert summary(cut)["interrupted"] is True
+    assert 1 <= made < 4
+    assert (cut / "run" / f"checkpoints/checkpoint-{made}/trainer_state.json").exists()
+    assert (cut / "run" / "reward.png").read_bytes().startswith(b"\x89PNG")
+    assert len(metrics(cut)) == made
+    assert all(list(read_jsonl(path)) for path in (cut / "run/trajectories").iterdir())
+
+    assert finish(start(cut, "--resume"))[0] == 0
+    assert finish(start(whole, *flags))[0] == 0
+    figures = ("step", "reward", "loss", "grad_norm", "learning_rate", "completions/mean_length")
+    resumed, straight = (
+        [[row.get(name) for name in figures] for row in metrics(folder)] for folder in (cut, whole)
+    )
+    assert [row[0] for row in resumed] == [1, 2, 3, 4]
+    assert resumed == straight
+    for key in ("eval_reward_before", "eval_reward_after", "eval_greedy_after", "num_steps"):
+        assert summary(cut)[key] == summary(whole)[key]
+    assert summary(cut)["interrupted"] is False
+
+
+def test_a_killed_run_leaves_whole_lines_and_goes_on(tmp_path: Path):
+    """Machines lose power; what was written before counts."""
+    process = start(tmp_path, "--steps", "3", "--save-steps", "1")
+    state = tmp_path / "run/checkpoints/checkpoint-1/trainer_state.json"
+    wait_for(lambda: state.exists() and num_lines(tmp_path / "run/metrics.jsonl") >= 2, process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+    assert all(list(read_jsonl(path)) for path in (tmp_path / "run/trajectories").glob("*.jsonl"))
+    assert finish(start(tmp_path, "--resume"))[0] == 0
+    assert [row["step"] for row in metrics(tmp_path)] == [1, 2, 3]
+    assert summary(tmp_path)["finished"] is True
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_one_line(tmp_path: Path):
+    """A limit on the size of a file stands for the full disk: the write fails half way."""
+    code, out, err = finish(
+        start(tmp_path, "--steps", "2", "--save-steps", "1", limit_bytes=1_000_000)
+    )
+
+    assert code == 2
+    assert err.startswith("agentgym: cannot write to 'run/checkpoints': ")
+    assert err.count("\n") == 1
+    assert "step 1/2" in out
+    assert [row["step"] for row in metrics(tmp_path)] == [1]
+    assert summary(tmp_path)["num_steps"] == 1
+    assert "cannot write" in summary(tmp_path)["error"]
+    assert not list((tmp_path / "run/checkpoints").glob("checkpoint-*"))
+
+
+def test_a_second_interrupt_ends_the_run_at_once(tmp_path: Path):
+    """A step of a large model may take many minutes."""
+    process = start(tmp_path, "--steps", "50", "--num-tasks", "64")
+    wait_for(lambda: (tmp_path / "run" / "summary.json").exists(), process)
+    time.sleep(1)
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    began = time.monotonic()
+    code, _, err = finish(process)
+
+    assert (code, err) == (130, "")
+    assert time.monotonic() - began < 30
+    assert summary(tmp_path)["interrupted"] is True
