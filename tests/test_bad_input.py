@@ -43,7 +43,10 @@ NEEDS_TRAINER: dict[str, tuple[str, tuple[str, ...]]] = {
         ("'warmpu_ratio'",),
     ),
     "argument with a flag": ("train --trainer-args {{max_steps:~3}}", ("max_steps", "--steps")),
-    "argument of another type": ("train --trainer-args {{epsilon:~high}}", ("high",)),
+    "argument of another type": (
+        "train --trainer-args {{epsilon:~high}}",
+        ("epsilon='high'", "number"),
+    ),
     "unknown loss": ("train --loss-type gpro", ("'gpro'", "'grpo'")),
     "unknown estimator": ("train --advantage-estimator gpro", ("'gpro'", "'grpo'")),
     "unknown trainer": ("train --trainer gpro", ("'gpro'", "'grpo'")),
@@ -103,10 +106,10 @@ def test_bad_trainer_settings_are_refused_before_the_model_is_loaded(
     line, words, folder, capsys, monkeypatch
 ):
     """A large model takes minutes to load."""
-    from transformers import AutoModelForCausalLM
+    from transformers import PreTrainedModel
 
     def load(*args: object, **kwargs: object) -> None:
         raise AssertionError("the model was loaded")
 
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", load)
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", load)
     check(line, words, folder, capsys)

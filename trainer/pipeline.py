@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_type_hints
 
+from pydantic import TypeAdapter, ValidationError
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
 from agentgym.config import refuse_unknown
@@ -47,12 +48,23 @@ def make_args(values: Mapping[str, Any]) -> AgentGRPOConfig:
     """
     known = {f.name: f for f in fields(AgentGRPOConfig) if f.init}
     refuse_unknown(values, known, "trainer settings")
+    types = get_type_hints(AgentGRPOConfig)
+    typed = {name: _typed(name, value, types[name]) for name, value in values.items()}
     try:
-        return AgentGRPOConfig(**values)
+        return AgentGRPOConfig(**typed)
     except UsageError:
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"trainer settings: {_one_line(error)}") from error
+
+
+def _typed(name: str, value: Any, annotation: Any) -> Any:
+    """A value as its field wants it: a dataclass would take anything."""
+    try:
+        return TypeAdapter(annotation).validate_python(value)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Input ")
+        raise ConfigError(f"trainer settings: {name}={value!r}: {reason}") from error
 
 
 def build(recipe: Recipe) -> AgentGRPOTrainer:
