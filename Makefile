@@ -12,6 +12,7 @@ lint:
 
 types:
 	mypy
+	mypy examples/*.py
 
 test:  ## the fast tests
 	pytest -m "not slow"

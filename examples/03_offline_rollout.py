@@ -8,21 +8,20 @@ player is what the trainer uses, so what is debugged here is what is trained the
 
 import asyncio
 
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
 from agentgym import envs
+from agentgym.engines.loading import load_model, load_tokenizer
 from agentgym.engines.transformers import transformers_engine
 from agentgym.rendering import renderer_for
 from agentgym.rollout import GymScheduler, Player, collect
 from agentgym.trainer.tiny_policy import PATH
 from agentgym.trajectory import Budget, RolloutRequest
 
-ENV = "calculator"
+ENV, MODEL = "calculator", str(PATH)
 
 
 async def main() -> None:
-    engine = transformers_engine(AutoModelForCausalLM.from_pretrained(PATH).eval())
-    renderer = renderer_for(AutoTokenizer.from_pretrained(PATH))
+    engine = transformers_engine(load_model(MODEL, dtype="float32"))
+    renderer = renderer_for(load_tokenizer(MODEL))
     player = Player(
         engine=engine,
         renderer=renderer,

