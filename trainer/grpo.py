@@ -38,6 +38,7 @@ from agentgym.trainer.logprobs import TokenLogprobs, token_logprobs
 from agentgym.trainer.metrics import Metrics, groups_of_different_starts, window_metrics
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.ranks import Ranks
+from agentgym.trainer.referee import scheduler_for
 from agentgym.trainer.rollouts import Played
 from agentgym.trainer.sampler import Tasks, held_out
 from agentgym.trainer.setup import (
@@ -47,7 +48,6 @@ from agentgym.trainer.setup import (
     refuse_model,
     refuse_nameless_reference,
     sampler_of,
-    scheduler_for,
     tokenizer_of,
 )
 from agentgym.trainer.slots import slot_loader

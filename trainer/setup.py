@@ -13,11 +13,8 @@ from agentgym.engines.loading import load_tokenizer
 from agentgym.engines.transformers.model import PolicyModel
 from agentgym.engines.transformers.support import refuse_unservable
 from agentgym.errors import ConfigError
-from agentgym.registry import REWARDS, SCHEDULERS
-from agentgym.rendering.base import Renderer
+from agentgym.registry import REWARDS
 from agentgym.rewards.rubric import Reward
-from agentgym.rollout.gym_scheduler import GymScheduler
-from agentgym.rollout.scheduler import Scheduler
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.game import Game
 from agentgym.trainer.logprobs import packing_refusal
@@ -117,34 +114,3 @@ def named_rewards(rewards: Rewards | None) -> dict[str, Reward]:
             raise ConfigError(f"two rewards are called {name!r}: hand them in as a dict")
         named[name] = REWARDS.get(reward) if isinstance(reward, str) else reward
     return named
-
-
-def scheduler_for(
-    scheduler: Scheduler | str | type[Scheduler] | None, game: Game, renderer: Renderer
-) -> Scheduler:
-    """The referee that was handed in, or one of that name or class over the game's env.
-
-    Raises:
-        NotRegisteredError: no such scheduler.
-    """
-    if isinstance(scheduler, Scheduler):
-        return scheduler
-    factory: Any = SCHEDULERS.get(scheduler) if isinstance(scheduler, str) else scheduler
-    if factory is None:
-        factory = GymScheduler
-    if not (isinstance(factory, type) and issubclass(factory, GymScheduler)):
-        return _built(scheduler, factory())
-    return _built(
-        scheduler,
-        factory(
-            game.make_env,
-            reward_weights=game.reward_weights,
-            count_tokens=lambda text: len(renderer.encode(text)),
-        ),
-    )
-
-
-def _built(asked: object, built: object) -> Scheduler:
-    if not isinstance(built, Scheduler):
-        raise ConfigError(f"scheduler {asked!r} made a {type(built).__name__}, no Scheduler")
-    return built

@@ -210,15 +210,16 @@ class TestLoop:
 
         trainer = make_trainer(
             {"rewards": [few_odd_tokens]},
-            max_steps=12,
+            max_steps=8,
             per_device_train_batch_size=32,
             num_generations=8,
+            learning_rate=2e-2,
             reward_weights={"low": 0.0, "turns": 0.0},
         )
         trainer.train()
 
         rewards = [row["reward"] for row in steps(trainer)]
-        assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.15
+        assert sum(rewards[-3:]) / 3 > sum(rewards[:2]) / 2 + 0.15
 
     def test_the_same_seed_gives_the_same_run(self, make_trainer: MakeTrainer):
         """To the bit, on one machine."""
