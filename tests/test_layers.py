@@ -32,7 +32,7 @@ LAYERS: tuple[set[str], ...] = (
     {"engines", "rendering", "rewards"},
     {"display", "evaluation", "plotting", "progress", "rollout", "store", "testing"},
     {"trainer"},
-    {"cli", "commands", "viewer"},
+    {"__main__", "cli", "commands", "viewer"},
 )
 """Parts of agentgym, the lowest first; a layer may use itself and those below."""
 

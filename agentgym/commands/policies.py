@@ -4,7 +4,6 @@ Oracle and script speak the language of a real tokenizer, so that their trajecto
 model would have to produce, token by token.
 """
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -17,10 +16,9 @@ from agentgym.engines.loading import load_model
 from agentgym.engines.scripted import CallableEngine, EngineCall, ScriptedEngine
 from agentgym.errors import ConfigError
 from agentgym.messages import Message
-from agentgym.rollout import GymScheduler, Scheduler, Trajectory
-from agentgym.rollout.gym_scheduler import MakeEnv
+from agentgym.rollout import NextTurn, Scheduler, Trajectory, TurnResult
 from agentgym.trainer.game import Game
-from agentgym.trajectory import StopReason, Task
+from agentgym.trajectory import StopReason, Task, Turn
 
 _SCRIPT = TypeAdapter[Any](list[str | list[int]] | dict[str, list[str | list[int]]])
 
@@ -34,31 +32,33 @@ class HasOracle(Protocol):
         ...
 
 
-class OracleScheduler(GymScheduler):
-    """Plays the env and keeps its trajectories at hand, for the env's oracle to read."""
+class Watched(Scheduler):
+    """Any scheduler, with its trajectories at hand while they are played."""
 
-    def __init__(
-        self,
-        make_env: MakeEnv,
-        *,
-        reward_weights: Mapping[str, float] | None = None,
-        count_tokens: Callable[[str], int] | None = None,
-    ) -> None:
-        super().__init__(make_env, reward_weights=reward_weights, count_tokens=count_tokens)
+    def __init__(self, inner: Scheduler) -> None:
+        self._inner = inner
         self.live: dict[str, Trajectory] = {}
+        """By request id."""
 
     async def on_trajectory_start(self, trajectory: Trajectory) -> None:
-        """Remember it while it is played."""
-        await super().on_trajectory_start(trajectory)
         self.live[trajectory.request.request_id] = trajectory
+        await self._inner.on_trajectory_start(trajectory)
+
+    async def on_turn_end(self, trajectory: Trajectory, turn: Turn) -> TurnResult:
+        return await self._inner.on_turn_end(trajectory, turn)
+
+    def check_finished(self, trajectory: Trajectory, turn: Turn) -> StopReason | None:
+        return self._inner.check_finished(trajectory, turn)
+
+    async def step(self, trajectory: Trajectory, turn: Turn) -> NextTurn:
+        return await self._inner.step(trajectory, turn)
 
     async def on_trajectory_end(self, trajectory: Trajectory, reason: StopReason) -> None:
-        """Forget it."""
         self.live.pop(trajectory.request.request_id, None)
-        await super().on_trajectory_end(trajectory, reason)
+        await self._inner.on_trajectory_end(trajectory, reason)
 
 
-def oracle_engine(scheduler: OracleScheduler, language: Language) -> Engine:
+def oracle_engine(scheduler: Watched, language: Language) -> Engine:
     """An engine that says what the env's oracle says."""
 
     def answer(call: EngineCall) -> str:
@@ -110,26 +110,21 @@ class Cast(NamedTuple):
 
 
 def cast_for(
-    policy: str, game: Game, language: Language, *, weights: Mapping[str, float], dtype: str
+    policy: str, game: Game, language: Language, *, scheduler: Scheduler, dtype: str
 ) -> Cast:
     """Engine and referee of a policy: `model`, `oracle` or `scripted:FILE`.
 
     Raises:
         ConfigError: there is no such policy, or the env has no oracle.
     """
-
-    def count_tokens(text: str) -> int:
-        return len(language.renderer.encode(text))
-
-    referee = GymScheduler(game.make_env, reward_weights=weights, count_tokens=count_tokens)
     if policy == "model":
-        return Cast(model_engine(language.name, dtype), referee)
+        return Cast(model_engine(language.name, dtype), scheduler)
     if policy == "oracle":
         _refuse_without_oracle(game)
-        watching = OracleScheduler(game.make_env, reward_weights=weights, count_tokens=count_tokens)
-        return Cast(oracle_engine(watching, language), watching)
+        watched = Watched(scheduler)
+        return Cast(oracle_engine(watched, language), watched)
     if policy.startswith("scripted:"):
-        return Cast(scripted_engine(Path(policy.removeprefix("scripted:")), language), referee)
+        return Cast(scripted_engine(Path(policy.removeprefix("scripted:")), language), scheduler)
     raise ConfigError(f"--policy {policy!r}: should be model, oracle or scripted:FILE")
 
 

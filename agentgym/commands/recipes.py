@@ -1,11 +1,15 @@
-"""From the settings of `agentgym train` to those of the trainer."""
+"""From the settings of a command to those of the parts that do the work."""
 
 from pathlib import Path
 from typing import Any
 
+from agentgym.commands.sections import EnvSection
 from agentgym.commands.train_config import TrainConfig
 from agentgym.config import flag_of
 from agentgym.errors import ConfigError
+from agentgym.registry import REWARDS
+from agentgym.rewards.rubric import Rubric
+from agentgym.trainer.game import Game, weights_by_name
 
 OWN_FIELDS = {
     "max_steps": "steps",
@@ -29,6 +33,18 @@ OWN_FIELDS = {
 BATCH = ("per_device_train_batch_size", "steps_per_generation", "generation_batch_size")
 """Trainer settings that say how much is played at once, in place of `num_tasks`."""
 DEFAULT_TASKS = 8
+
+
+def rubric_of(settings: EnvSection, game: Game) -> Rubric:
+    """The reward functions of a run, and the weight of every reward.
+
+    Raises:
+        NotRegisteredError: no such reward function.
+        ConfigError: a weight is for no reward.
+    """
+    functions = {name: REWARDS.get(name) for name in settings.rewards}
+    weights = weights_by_name(game.reward_weights, list(functions), settings.reward_weights)
+    return Rubric(functions, weights)
 
 
 def trainer_settings(settings: TrainConfig, checkpoints: Path, num_ranks: int) -> dict[str, Any]:

@@ -5,7 +5,8 @@ policy, chat template, and the file that is to be written.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Self
 
@@ -14,16 +15,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agentgym.commands import Command
-from agentgym.commands.language import Language, load_language
-from agentgym.commands.policies import Cast, cast_for
+from agentgym.commands.language import load_language
+from agentgym.commands.policies import cast_for
+from agentgym.commands.recipes import rubric_of
 from agentgym.commands.sections import EnvSection, ModelSection, PluginSection
 from agentgym.config import Config
 from agentgym.display import print_trajectories
 from agentgym.errors import ConfigError
-from agentgym.rendering import Renderer
 from agentgym.rollout import Player, SamplingDefaults, collect
 from agentgym.store import append_lines, drop_cut_line
-from agentgym.trainer.game import Game, game_of, weights_by_name
+from agentgym.trainer.game import Game, game_of
+from agentgym.trainer.referee import scheduler_for
 from agentgym.trainer.sampler import Sampler
 from agentgym.trainer.tiny_policy import PATH as TINY_POLICY
 from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest, read_jsonl
@@ -70,6 +72,7 @@ def rollout(settings: RolloutConfig) -> int:
     """Play, print and write; exit code 1 if every trajectory failed."""
     settings.load_plugins()
     game = game_of(settings.env, settings.env_args)
+    rubric = rubric_of(settings, game)
     requests = _requests(settings, game)
     kept = _kept(settings.out, requests, resume=settings.resume)
     language = load_language(
@@ -82,12 +85,22 @@ def rollout(settings: RolloutConfig) -> int:
         settings.policy,
         game,
         language,
-        weights=weights_by_name(game.reward_weights, (), settings.reward_weights),
+        scheduler=scheduler_for(settings.scheduler, game, language.renderer),
         dtype=settings.dtype,
     )
+    player = Player(
+        engine=cast.engine,
+        renderer=language.renderer,
+        scheduler=cast.scheduler,
+        budget=Budget(max_turns=settings.max_turns, max_sampled_tokens=settings.max_tokens),
+        sampling=SamplingDefaults(temperature=settings.temperature),
+        score=rubric.score_one,
+        concurrency=settings.concurrency,
+        max_failed_fraction=1.0,
+    )
     missing = [request for request in requests if request.request_id not in kept]
+    played = _play(missing, player, settings.out)
     console = Console()
-    played = _play(missing, cast, settings, language=language)
     outputs = [*kept.values(), *played]
     print_trajectories(console, outputs, language.renderer.decode, show=settings.show)
     if settings.out is not None:
@@ -141,7 +154,7 @@ def _kept(
 
 
 def _play(
-    requests: Sequence[RolloutRequest], cast: Cast, settings: RolloutConfig, *, language: Language
+    requests: Sequence[RolloutRequest], player: Player, out: Path | None
 ) -> list[RolloutOutput]:
     """Play with a progress bar; each trajectory is written as it ends."""
     columns = (TextColumn("playing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -152,34 +165,18 @@ def _play(
         bar = progress.add_task("", total=len(requests))
 
         def record(output: RolloutOutput) -> None:
-            if settings.out is not None:
-                append_lines(settings.out, [output.to_json()])
+            if out is not None:
+                append_lines(out, [output.to_json()])
             progress.advance(bar)
 
-        return asyncio.run(_collect(requests, cast, settings, language.renderer, record))
+        return asyncio.run(_collect(requests, replace(player, on_output=record)))
 
 
-async def _collect(
-    requests: Sequence[RolloutRequest],
-    cast: Cast,
-    settings: RolloutConfig,
-    renderer: Renderer,
-    record: Callable[[RolloutOutput], None],
-) -> list[RolloutOutput]:
-    player = Player(
-        engine=cast.engine,
-        renderer=renderer,
-        scheduler=cast.scheduler,
-        budget=Budget(max_turns=settings.max_turns, max_sampled_tokens=settings.max_tokens),
-        sampling=SamplingDefaults(temperature=settings.temperature),
-        on_output=record,
-        concurrency=settings.concurrency,
-        max_failed_fraction=1.0,
-    )
+async def _collect(requests: Sequence[RolloutRequest], player: Player) -> list[RolloutOutput]:
     try:
         return await collect(requests, player)
     finally:
-        await cast.engine.aclose()
+        await player.engine.aclose()
 
 
 COMMAND = Command(RolloutConfig, rollout)

@@ -16,6 +16,10 @@ class EnvSection(Config):
     """Name or id of a registered environment; see `agentgym envs`."""
     env_args: dict[str, Any] = {}
     """Arguments of the environment, such as '{"levels": [1, 2]}'."""
+    scheduler: str | None = None
+    """Referee of the trajectories, from a plugin, in place of the env's."""
+    rewards: tuple[str, ...] = ()
+    """Reward functions from plugins, beside the env's own."""
     reward_weights: dict[str, float] = {}
     """Weight of each reward by name; the env's own where not named."""
     max_turns: int = Field(10, ge=1)

@@ -12,14 +12,14 @@ from rich.table import Table
 
 from agentgym.commands import Command
 from agentgym.commands.language import Language, load_language
-from agentgym.commands.recipes import trainer_settings
+from agentgym.commands.recipes import rubric_of, trainer_settings
 from agentgym.commands.stopping import StopRequest
 from agentgym.commands.train_config import TrainConfig
 from agentgym.config import to_yaml
 from agentgym.errors import ConfigError
 from agentgym.progress import Progress, duration, progress_for
 from agentgym.store import RunFolder, undo_folders
-from agentgym.trainer.game import game_of, weights_by_name
+from agentgym.trainer.game import game_of
 from agentgym.trainer.tiny_policy import PATH as TINY_POLICY
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def train(settings: TrainConfig) -> int:
     if checkpoint is None:
         folder.refuse_existing()
     game = game_of(resolved.env, resolved.env_args)
-    weights_by_name(game.reward_weights, resolved.rewards, resolved.reward_weights)
+    rubric_of(resolved, game)
     language = load_language(
         resolved.model or str(TINY_POLICY),
         dialect_name=resolved.dialect,
@@ -106,6 +106,7 @@ def _build(
             env=settings.env,
             env_kwargs=settings.env_args,
             rewards=settings.rewards,
+            scheduler=settings.scheduler,
             trainer=settings.trainer,
             tokenizer=language.tokenizer,
             renderer=language.renderer,

@@ -43,8 +43,6 @@ class LearningSection(Config):
     """grpo, rloo, reinforce_plus_plus, or one from a plugin."""
     scale_rewards: Literal["group", "batch", "none"] = "none"
     """Whose standard deviation advantages are divided by."""
-    rewards: tuple[str, ...] = ()
-    """Reward functions from plugins, beside the env's own."""
     trainer: str = "grpo"
     """Trainer class: grpo, or one from a plugin."""
     trainer_args: dict[str, Any] = {}
