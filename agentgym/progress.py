@@ -44,6 +44,10 @@ class Progress(Protocol):
         """What is being done now, outside the steps."""
         ...
 
+    def trajectory(self) -> None:
+        """One has ended; may come from another thread."""
+        ...
+
     def step(self, report: StepReport) -> None:
         """An optimizer step was made."""
         ...
@@ -88,6 +92,9 @@ class LineProgress:
         """Print it."""
         self._print(f"{text} ...")
 
+    def trajectory(self) -> None:
+        """Too many for lines."""
+
     def step(self, report: StepReport) -> None:
         """Print a line."""
         eta = duration(self._pace.eta(report))
@@ -104,6 +111,7 @@ class LiveProgress:
     def __init__(self, console: Console, title: str) -> None:
         self._title = title
         self._phase = ""
+        self._played = 0
         self._report: StepReport | None = None
         self._rewards: list[float] = []
         self._pace = Pace()
@@ -122,11 +130,18 @@ class LiveProgress:
     def phase(self, text: str) -> None:
         """Show it beside the title."""
         self._phase = text
+        self._played = 0
+        self._live.update(self._panel())
+
+    def trajectory(self) -> None:
+        """Count it."""
+        self._played += 1
         self._live.update(self._panel())
 
     def step(self, report: StepReport) -> None:
         """Redraw."""
-        self._phase = ""
+        self._phase = "training"
+        self._played = 0
         self._report = report
         self._eta = self._pace.eta(report)
         if report.reward is not None:
@@ -136,7 +151,8 @@ class LiveProgress:
     def _panel(self) -> Group:
         title = Text(self._title, "bold")
         if self._phase:
-            title.append(f"  {self._phase} ...", "cyan")
+            played = f" {self._played} trajectories" if self._played else ""
+            title.append(f"  {self._phase} ...{played}", "cyan")
         if self._report is None:
             return Group(title)
         return Group(title, self._bar(self._report), self._numbers(self._report))

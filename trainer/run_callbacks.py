@@ -36,6 +36,10 @@ class FollowRun(AgentCallback):
         """Start the clock."""
         self._started = time.perf_counter()
 
+    def on_trajectory(self, output: RolloutOutput) -> None:
+        """Show that something is going on."""
+        self._progress.trajectory()
+
     def on_window(
         self,
         args: TrainingArguments,

@@ -124,6 +124,7 @@ def test_a_file_gets_one_line_per_step():
     file = io.StringIO()
     with progress_for(Console(file=file), "[title]") as progress:
         progress.phase("loading")
+        progress.trajectory()
         progress.step(report(1))
         progress.step(report(2, None))
 
@@ -143,6 +144,7 @@ def test_a_terminal_gets_a_panel_with_the_last_step():
     console = Console(file=file, force_terminal=True, width=100, _environ={"TERM": "xterm"})
     with progress_for(console, "title") as progress:
         for step in (1, 2, 3, 4):
+            progress.trajectory()
             progress.step(report(step, step / 4))
 
     last = file.getvalue().rpartition("title")[2]
