@@ -100,14 +100,19 @@ class RunFolder:
         self.summary = path / "summary.json"
         self.plot = path / "reward.png"
 
-    def refuse_existing(self) -> None:
-        """Raise a `ConfigError` if something is there already."""
-        if self.path.is_dir() and not any(self.path.iterdir()):
-            return
-        if self.path.exists():
+    def refuse_unusable(self) -> None:
+        """Raise a `ConfigError` if something is there already, or nothing can be put there."""
+        if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
             raise ConfigError(
                 f"the run folder {str(self.path)!r} is not empty: choose another --name or "
                 "--run-dir, or continue it with --resume"
+            )
+        above = (self.path.absolute(), *self.path.absolute().parents)
+        parent = next(folder for folder in above if folder.exists())
+        if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+            raise ConfigError(
+                f"the run folder {str(self.path)!r} cannot be made: {str(parent)!r} is no folder "
+                "that can be written to"
             )
 
     def create(self, config_yaml: str) -> None:

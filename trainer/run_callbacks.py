@@ -5,8 +5,8 @@ the next one begins, so that an interrupted run is complete up to there.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
@@ -87,15 +87,21 @@ class FollowRun(AgentCallback):
         self._folder.write_trajectories(name + rank, outputs)
 
 
+class Stop(Protocol):
+    """A wish to stop; any process may have it."""
+
+    is_asked: bool
+
+
 class StopOnRequest(AgentCallback):
     """Ends the loop after the optimizer step in which a stop was asked for, with a checkpoint.
 
     Args:
-        is_asked: whether this process was asked to stop; all stop if one was.
+        stop: this process's wish; set on all processes if one has it.
     """
 
-    def __init__(self, is_asked: Callable[[], bool]) -> None:
-        self._is_asked = is_asked
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
         self.ranks: Ranks | None = None
         """To agree with the other processes; set once the trainer is there."""
 
@@ -103,10 +109,9 @@ class StopOnRequest(AgentCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         """Ask for a checkpoint and the end."""
-        asked = self._is_asked()
         if self.ranks is not None:
-            asked = any(self.ranks.gather(asked))
-        if asked:
+            self._stop.is_asked = any(self.ranks.gather(self._stop.is_asked))
+        if self._stop.is_asked:
             control.should_save = control.should_training_stop = True
         return control
 

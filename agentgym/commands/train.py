@@ -35,7 +35,7 @@ def train(settings: TrainConfig) -> int:
     folder = RunFolder(resolved.folder)
     checkpoint = folder.newest_checkpoint() if settings.resume else None
     if checkpoint is None:
-        folder.refuse_existing()
+        folder.refuse_unusable()
     game = game_of(resolved.env, resolved.env_args)
     rubric_of(resolved, game)
     language = load_language(
@@ -46,7 +46,7 @@ def train(settings: TrainConfig) -> int:
     )
     is_main = os.environ.get("RANK", "0") == "0"
     console = Console(quiet=not is_main)
-    with progress_for(console, _title(resolved)) as progress:
+    with progress_for(console, resolved.title) as progress:
         interrupted = _run(resolved, folder, checkpoint, language=language, progress=progress)
     _print_outcome(console, folder)
     return INTERRUPTED if interrupted else 0
@@ -74,6 +74,8 @@ def _run(
     try:
         run.run(checkpoint, stop)
     except KeyboardInterrupt:
+        if stop.is_asked:
+            trainer.accelerator.wait_for_everyone()  # a launcher kills the rest when one has ended
         return True
     return False
 
@@ -98,7 +100,7 @@ def _build(
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
     values = trainer_settings(settings, folder.checkpoints, num_ranks)
     values.setdefault("use_cpu", not torch.cuda.is_available())
-    stopper = StopOnRequest(lambda: stop.is_asked)
+    stopper = StopOnRequest(stop)
     trainer = build(
         Recipe(
             model=language.name,
@@ -120,11 +122,6 @@ def _build(
     trainer.remove_callback(PrinterCallback)
     stopper.ranks = trainer.ranks
     return trainer
-
-
-def _title(settings: TrainConfig) -> str:
-    model = "embedded tiny policy" if settings.model is None else Path(settings.model).name
-    return f"{settings.env} · {model} · seed {settings.seed}"
 
 
 def _print_outcome(console: Console, folder: RunFolder) -> None:

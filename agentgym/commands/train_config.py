@@ -101,6 +101,12 @@ class TrainConfig(
         given = _folder_of(self.name, self.run_dir)
         return given if given is not None else RUNS / _free_name(self.env)
 
+    @property
+    def title(self) -> str:
+        """What people are shown of a run."""
+        policy = "embedded tiny policy" if self.model is None else Path(self.model).name
+        return f"{self.env} · {policy} · seed {self.seed}"
+
     def resolved(self) -> Self:
         """With everything chosen that was left open; a saved one starts the same run again."""
         chosen = TINY if self.model is None else PRETRAINED

@@ -62,11 +62,9 @@ class TrainingRun:
             stop: asked for by the user.
         """
         try:
-            with self.trainer.stage.session():
+            with stop, self.trainer.stage.session():
                 self._evaluate_before(checkpoint)
                 self._train(checkpoint, stop)
-                if stop.is_asked:
-                    raise KeyboardInterrupt
                 self._evaluate("after")
             self.summary["finished"] = True
         except KeyboardInterrupt:
@@ -112,7 +110,7 @@ class TrainingRun:
         self.progress.phase("training")
         started = time.perf_counter()
         try:
-            with stop, storing_checkpoints(self.folder):
+            with stop.held_back(), storing_checkpoints(self.folder):
                 self.trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         finally:
             self.summary["num_steps"] = self.trainer.state.global_step
@@ -132,9 +130,8 @@ class TrainingRun:
         if not self.is_main:
             return
         rows = [row for row in self.folder.read_metrics() if row.get("reward") is not None]
-        label = "embedded tiny policy" if self.settings.model is None else self.settings.model
         curve = RewardCurve(
-            title=f"{self.settings.env} · {Path(label).name} · seed {self.settings.seed}",
+            title=self.settings.title,
             steps=[row["step"] for row in rows],
             rewards=[row["reward"] for row in rows],
             before=self.summary.get("eval_reward_before"),

@@ -55,11 +55,11 @@ def full_disk():
 def test_a_folder_with_content_is_refused_and_an_empty_one_is_not(run: RunFolder, tmp_path: Path):
     """A second run must never mix with the first."""
     (tmp_path / "empty").mkdir()
-    RunFolder(tmp_path / "empty").refuse_existing()
-    RunFolder(tmp_path / "new").refuse_existing()
+    RunFolder(tmp_path / "empty").refuse_unusable()
+    RunFolder(tmp_path / "new").refuse_unusable()
 
     with pytest.raises(ConfigError, match=r"not empty.*--resume"):
-        run.refuse_existing()
+        run.refuse_unusable()
 
 
 def test_trajectories_come_back_as_they_were(run: RunFolder):
