@@ -13,6 +13,7 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 from agentgym.progress import Progress, StepReport
 from agentgym.store import RunFolder, step_name
 from agentgym.trainer.callbacks import AgentCallback
+from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.ranks import Ranks
 from agentgym.trajectory import RolloutOutput
 
@@ -94,7 +95,7 @@ class Stop(Protocol):
 
 
 class StopOnRequest(AgentCallback):
-    """Ends the loop after the optimizer step in which a stop was asked for, with a checkpoint.
+    """Ends the loop after the window in which a stop was asked for, with a checkpoint.
 
     Args:
         stop: this process's wish; set on all processes if one has it.
@@ -108,7 +109,10 @@ class StopOnRequest(AgentCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
-        """Ask for a checkpoint and the end."""
+        """Ask for a checkpoint and the end, once the window is used up: none is in a checkpoint."""
+        assert isinstance(args, AgentGRPOConfig)
+        if state.global_step % args.steps_per_window:
+            return control
         if self.ranks is not None:
             self._stop.is_asked = any(self.ranks.gather(self._stop.is_asked))
         if self._stop.is_asked:

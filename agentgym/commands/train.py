@@ -64,7 +64,7 @@ def _run(
     progress.phase("loading")
     from agentgym.commands.training import TrainingRun
 
-    stop = StopRequest(lambda: progress.phase("stopping after this step (Ctrl-C again: at once)"))
+    stop = StopRequest(lambda: progress.phase("stopping soon (Ctrl-C again: at once)"))
     with undo_folders(folder.checkpoints):
         trainer = _build(settings, folder, language, stop=stop, progress=progress)
     run = TrainingRun(settings, folder, trainer, progress)

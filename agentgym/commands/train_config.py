@@ -107,13 +107,24 @@ class TrainConfig(
         policy = "embedded tiny policy" if self.model is None else Path(self.model).name
         return f"{self.env} · {policy} · seed {self.seed}"
 
+    @property
+    def _steps_per_window(self) -> int:
+        """Optimizer steps fed by what is played at once; checkpoints lie between windows."""
+        names = ("num_iterations", "steps_per_generation", "gradient_accumulation_steps")
+        numbers = [self.trainer_args.get(name, 1) for name in names]
+        if not all(isinstance(number, int) and number > 0 for number in numbers):
+            return 1
+        iterations, steps, accumulation = map(int, numbers)
+        return iterations * max(1, steps // accumulation)
+
     def resolved(self) -> Self:
         """With everything chosen that was left open; a saved one starts the same run again."""
         chosen = TINY if self.model is None else PRETRAINED
         filled = {name: value for name, value in chosen.items() if self.model_dump()[name] is None}
         steps = self.steps or chosen["steps"]
         if self.save_steps is None:
-            filled["save_steps"] = max(1, steps // 4)
+            window = self._steps_per_window
+            filled["save_steps"] = max(1, steps // 4 // window) * window
         if self.run_dir is None:
             filled["name"] = self.folder.name
         return self.model_copy(update={**filled, "resume": False})

@@ -54,6 +54,14 @@ def test_defaults_suit_the_policy_and_are_all_chosen_when_resolved():
     assert train_config("--steps", "3", "--learning-rate", "1").learning_rate == 1
 
 
+def test_checkpoints_lie_between_windows():
+    """A window is not part of a checkpoint, so one inside it could not be gone on from exactly."""
+    assert train_config("--trainer-args", "{num_iterations: 4}").save_steps == 12
+    assert train_config("--steps", "3", "--trainer-args", "{num_iterations: 2}").save_steps == 2
+    batches = "{steps_per_generation: 6, gradient_accumulation_steps: 2, num_iterations: 2}"
+    assert train_config("--trainer-args", batches).save_steps == 12
+
+
 def test_names_of_runs_are_free_ones(tmp_path: Path):
     """Typing the same line twice gives two runs."""
     assert train_config().folder == Path("runs/calculator-1")
