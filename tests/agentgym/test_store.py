@@ -4,6 +4,8 @@ import json
 import os
 import resource
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,15 +43,20 @@ def run(tmp_path: Path) -> RunFolder:
     return folder
 
 
-@pytest.fixture
-def full_disk():
-    """No file of this process can grow past 4 kB: what a full disk does, in every environment."""
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process can grow past 4 kB: what a full disk does, in every environment.
+
+    No longer than needed: pytest's own output may go to a file.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 def test_a_folder_with_content_is_refused_and_an_empty_one_is_not(run: RunFolder, tmp_path: Path):
@@ -124,24 +131,25 @@ def test_resuming_without_a_checkpoint_says_so(run: RunFolder):
         run.newest_checkpoint()
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_temporary_one(tmp_path: Path, full_disk):
+def test_a_full_disk_leaves_the_old_file_and_no_temporary_one(tmp_path: Path):
     """The summary of a finished evaluation must survive a failed rewrite."""
     path = tmp_path / "summary.json"
     write_atomically(path, b"old")
 
-    with pytest.raises(StorageError, match=r"cannot write .*summary.json.*File too large"):
+    message = r"cannot write .*summary.json.*File too large"
+    with full_disk(), pytest.raises(StorageError, match=message):
         write_atomically(path, b"x" * 5000)
 
     assert [p.name for p in tmp_path.iterdir()] == ["summary.json"]
     assert path.read_bytes() == b"old"
 
 
-def test_a_full_disk_never_leaves_half_a_line(tmp_path: Path, full_disk):
+def test_a_full_disk_never_leaves_half_a_line(tmp_path: Path):
     """Every line that is there can be read, and room made later continues the file."""
     path = tmp_path / "metrics.jsonl"
     append_lines(path, ["a" * 3000])
 
-    with pytest.raises(StorageError, match=r"cannot write .*metrics.jsonl"):
+    with full_disk(), pytest.raises(StorageError, match=r"cannot write .*metrics.jsonl"):
         append_lines(path, ["b" * 3000])
 
     assert path.read_text() == "a" * 3000 + "\n"
