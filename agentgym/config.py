@@ -25,7 +25,11 @@ class Config(BaseModel):
     """Settings. A field's docstring is its help, a class's docstring the heading of its fields."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        validate_default=True,
+        ser_json_inf_nan="constants",
     )
 
     @classmethod
