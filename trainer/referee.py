@@ -1,4 +1,4 @@
-"""Which scheduler referees: the env's or a plugin's. Loads no torch, so that rollouts can use it."""
+"""Which scheduler referees: the env's or a plugin's. Loads no torch: rollouts use it too."""
 
 from typing import Any
 

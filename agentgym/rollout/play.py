@@ -27,7 +27,7 @@ from agentgym.messages import Message
 from agentgym.rollout.limits import Remaining, over_budget, room_left
 from agentgym.rollout.player import Player
 from agentgym.rollout.record import record
-from agentgym.rollout.scheduler import NextTurn, TurnResult
+from agentgym.rollout.scheduler import NextTurn, Scheduler, TurnResult
 from agentgym.rollout.state import Trajectory
 from agentgym.tokens import Segment
 from agentgym.trajectory import RolloutOutput, RolloutRequest, StopReason, Turn
@@ -93,13 +93,19 @@ async def _play(trajectory: Trajectory, player: Player) -> StopReason:
         reason = (
             result.stop
             or over_budget(trajectory, player.budget)
-            or scheduler.check_finished(trajectory, turn)
+            or _check_finished(scheduler, trajectory, turn)
         )
         if reason is not None:
             return reason
         following = await _hook("step", scheduler.step(trajectory, turn), trajectory, player)
         if not _append_next(trajectory, player, following):
             return StopReason.CONTEXT_OVERFLOW
+
+
+def _check_finished(scheduler: Scheduler, trajectory: Trajectory, turn: Turn) -> StopReason | None:
+    with boundary(EnvError, "check_finished"):
+        reason = scheduler.check_finished(trajectory, turn)
+        return None if reason is None else StopReason(reason)
 
 
 async def _sample(trajectory: Trajectory, player: Player, remaining: Remaining) -> Generation:

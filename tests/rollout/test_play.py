@@ -303,3 +303,24 @@ async def test_malformed_and_unknown_calls_come_back_to_the_model(
     assert output.rollout_infos["tool_failures"] == {"malformed": 1, "unknown_tool": 1}
     assert any("not valid JSON" in text for text in results)
     assert any("ad" in text and "add" in text for text in results)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"), [("max_turns", StopReason.MAX_TURNS), ("no", StopReason.ENV_ERROR)]
+)
+async def test_a_scheduler_may_name_a_reason_but_not_invent_one(
+    answer: str, reason: StopReason, request_for: MakeRequest, renderer: Renderer
+):
+    """A plugin's slip costs its trajectories, not the run."""
+
+    class Names(Scheduler):
+        async def on_trajectory_start(self, trajectory: Trajectory) -> None:
+            trajectory.messages.append(Message(role="user", content="q"))
+
+        def check_finished(self, trajectory: Trajectory, turn: Turn) -> StopReason | None:
+            return answer  # type: ignore[return-value]
+
+    engine = ScriptedEngine(["a"], encode=renderer.encode)
+    player = Player(engine=engine, renderer=renderer, scheduler=Names())
+
+    assert (await run_trajectory(request_for(1), player)).stop_reason == reason
