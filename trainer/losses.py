@@ -97,11 +97,6 @@ class Normalizer:
     num_sequences: int
     """Sequences with at least one trained token."""
 
-    def __add__(self, other: Self) -> "Normalizer":
-        return Normalizer(
-            self.num_tokens + other.num_tokens, self.num_sequences + other.num_sequences
-        )
-
 
 @dataclass(frozen=True)
 class Mean:

@@ -303,6 +303,29 @@ class Blind(Deaf):
         return super().forward(position_ids=position_ids, logits_to_keep=logits_to_keep, **more)
 
 
+class Old(Qwen3ForCausalLM):
+    """Takes neither positions nor a choice of logits."""
+
+    def forward(  # type: ignore[no-untyped-def, override]
+        self, input_ids=None, attention_mask=None, use_cache=None
+    ):
+        return super().forward(
+            input_ids=input_ids, attention_mask=attention_mask, use_cache=use_cache
+        )
+
+
+def test_a_model_that_takes_only_ids_and_a_mask() -> None:
+    """Packing is refused by the names of what is missing; plain rows still work."""
+    model, samples = Old(make_model("qwen3").config), make_samples(6)
+    batches = padded(samples, token_budget=200)
+    values = [token_logprobs(model, batch).logprobs.detach() for batch in batches]
+
+    assert packing_refusal(model) == "its forward pass takes no logits_to_keep and no position_ids"
+    torch.testing.assert_close(
+        by_sample(batches, values), plainly(model, samples, 1.0), atol=1e-5, rtol=0
+    )
+
+
 def test_the_model_itself_is_asked() -> None:
     """What no config says: positions or blocks that do not reach the layers."""
     config = make_model("qwen3").config
