@@ -34,6 +34,7 @@ class GenerateCore:
         self._batch: list[Request | None] = []
         """[B] `None` once a request has left."""
         self._finished: list[Request] = []
+        """Of the batch under way."""
 
     @property
     def is_busy(self) -> bool:
@@ -67,7 +68,8 @@ class GenerateCore:
 
     def abandon(self) -> list[Request]:
         """Hand back every request."""
-        requests = [*self._leave_all(), *self._waiting]
+        requests = [*self._finished, *self._leave_all(), *self._waiting]
+        self._finished = []
         self._waiting.clear()
         return requests
 
@@ -80,13 +82,13 @@ class GenerateCore:
         """Sample one batch of turns."""
         started = time.perf_counter()
         self._model.hold(explicit_masks=False)
-        self._finished = []
         self._batch = list(self._next_batch())
         if self._batch:
             self._generate()
         self._waiting.extendleft(reversed(self._leave_all()))
         self.stats.seconds += time.perf_counter() - started
-        return self._finished
+        finished, self._finished = self._finished, []
+        return finished
 
     def _next_batch(self) -> list[Request]:
         """The first that wait; of one prompt length only if padding would enter the state."""

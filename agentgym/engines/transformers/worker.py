@@ -41,7 +41,7 @@ class Core(Protocol):
         ...
 
     def abandon(self) -> list[Request]:
-        """Drop every cache and hand back every request."""
+        """Drop every cache and hand back every request, those included that have an outcome."""
         ...
 
 
@@ -72,11 +72,7 @@ class Worker:
 
     def poll(self) -> bool:
         """For the core, within a long step: run what was posted; False if it should give up."""
-        while not self._is_ending:
-            try:
-                self._guarded(self._inbox.get_nowait())
-            except queue.Empty:
-                break
+        self._take_commands(wait=False)
         return not self._is_ending
 
     def close(self, on_end: Command) -> bool:
@@ -101,23 +97,23 @@ class Worker:
             self._thread.join()
 
     def _run(self) -> None:
-        self._take_commands()
+        self._take_commands(wait=True)
         while not self._is_ending:
             self._guarded(self._step)
-            self._take_commands()
+            self._take_commands(wait=True)
         self._fail("the engine was closed")
         self._on_end()
 
     def _end(self) -> None:
         self._is_ending = True
 
-    def _take_commands(self) -> None:
-        """Run the commands that wait; without work, wait for one."""
+    def _take_commands(self, *, wait: bool) -> None:
+        """Run the commands that are there; without work, `wait` for one."""
         while not self._is_ending:
             if not self._core.is_busy:
                 self._core.rest()
             try:
-                command = self._inbox.get(timeout=self._patience())
+                command = self._inbox.get(timeout=self._patience() if wait else 0.0)
             except queue.Empty:
                 return
             self._guarded(command)
@@ -146,4 +142,4 @@ class Worker:
         abandoned = self._core.abandon()
         self._core.rest()
         for request in abandoned:
-            request.reply.give(EngineError(reason))
+            request.reply.give(request.outcome or EngineError(reason))

@@ -299,6 +299,22 @@ async def test_the_model_is_as_before_when_the_answer_comes(
     assert bench.logprob_error(PROMPT, answer) < 1e-5
 
 
+async def test_the_model_is_as_before_when_the_last_turn_is_cancelled(
+    kind: str, make_bench: MakeBench, gate: type[Any]
+) -> None:
+    bench = make_bench(kind)
+    bench.model.train()
+    stop = gate(bench.model, calls=3)
+    turn = asyncio.create_task(bench.ask(PROMPT, max_tokens=100))
+    await stop.reached()
+    turn.cancel()
+    await asyncio.gather(turn, return_exceptions=True)
+    stop.open()
+    await bench.engine.update_weights()
+
+    assert all(module.training for module in bench.model.modules())
+
+
 async def test_dropout_is_off_while_sampling(kind: str, make_bench: MakeBench) -> None:
     bench = make_bench(kind)
     for layer in bench.model.get_decoder().layers:
@@ -331,10 +347,34 @@ async def test_a_failing_forward_call_fails_its_requests_and_no_later_ones(
     assert_same(await bench.ask(PROMPT), alone)
 
 
+async def test_a_turn_that_was_over_before_the_failure_is_delivered(
+    kind: str, make_bench: MakeBench
+) -> None:
+    bench = make_bench(kind)
+    calls = 0
+
+    def fail_late(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 12:
+            raise RuntimeError("out of memory")
+
+    bench.model.register_forward_pre_hook(fail_late)
+    short, long = await asyncio.gather(
+        bench.ask(PROMPT, max_tokens=2),
+        bench.ask(PROMPT, session="long", max_tokens=60),
+        return_exceptions=True,
+    )
+
+    assert isinstance(short, Generation)
+    assert isinstance(long, EngineError)
+
+
 async def test_weights_that_are_not_finite_fail_the_turn_and_leave_no_trace(
     kind: str, make_bench: MakeBench
 ) -> None:
-    """NaN in a stored value would survive masking: 0 * NaN is NaN."""
+    """NaN in a stored value would survive masking, since 0 * NaN is NaN: a longer turn in the same
+    batch makes attention look at what the short one has left behind."""
     bench = make_bench(kind)
     alone = await bench.ask(PROMPT)
     weight = bench.model.get_decoder().layers[0].self_attn.v_proj.weight
@@ -347,10 +387,13 @@ async def test_weights_that_are_not_finite_fail_the_turn_and_leave_no_trace(
     with torch.no_grad():
         weight.copy_(kept)
     await bench.engine.update_weights()
-    again = await bench.ask(PROMPT)
+    again, longer = await asyncio.gather(
+        bench.ask(PROMPT), bench.ask(prompt_of(2, 70), session="longer")
+    )
 
     assert again.token_ids == alone.token_ids
     assert again.logprobs == pytest.approx(alone.logprobs, abs=1e-5)
+    assert bench.logprob_error(prompt_of(2, 70), longer) < 1e-5
 
 
 async def test_the_event_loop_is_free_while_the_model_computes(
@@ -381,6 +424,7 @@ def test_event_loops_may_come_and_go(
 
     first = asyncio.run(turn(8))
     loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)
     stop = gate(model, calls=4)
     orphan = loop.create_task(turn(20))
     loop.run_until_complete(stop.reached())

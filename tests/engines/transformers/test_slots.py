@@ -153,6 +153,12 @@ async def test_long_prompts_go_in_pieces(
 async def test_rows_left_idle_are_moved_out_of_the_batch(make_bench: MakeBench) -> None:
     """Twelve short turns end below four long ones; neither may lose what is stored of it."""
     bench = make_bench()
+    rows = []
+
+    def record(module: object, args: object, inputs: dict[str, Any]) -> None:
+        rows.append(len(inputs["input_ids"]))
+
+    bench.model.register_forward_pre_hook(record, with_kwargs=True)
     lengths = [3] * 12 + [40] * 4
     prompts = [prompt_of(seed, 10) for seed in range(16)]
     answers = await asyncio.gather(
@@ -161,12 +167,14 @@ async def test_rows_left_idle_are_moved_out_of_the_batch(make_bench: MakeBench) 
             for i, (prompt, length) in enumerate(zip(prompts, lengths, strict=True))
         ]
     )
+    batch_of_the_long_ones = rows[-1]
     before = bench.engine.stats.reused_tokens
     followed = [[*p, *a.token_ids, 1] for p, a in zip(prompts, answers, strict=True)]
     later = await asyncio.gather(
         *[bench.ask(prompt, session=str(i)) for i, prompt in enumerate(followed)]
     )
 
+    assert 4 <= batch_of_the_long_ones <= 6
     assert max(map(bench.logprob_error, prompts, answers)) < 1e-5
     assert max(map(bench.logprob_error, followed, later)) < 1e-5
     assert bench.engine.stats.reused_tokens - before == sum(10 + n - 1 for n in lengths)
