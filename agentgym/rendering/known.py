@@ -31,11 +31,11 @@ class KnownRenderer:
         self, tokenizer: Any, *, template_kwargs: dict[str, Any], keep_history: bool
     ) -> None:
         config = AutoRendererConfig(thinking_retention="all" if keep_history else None)
-        self._tokenizer = tokenizer
-        self._renderer = create_renderer(
-            tokenizer, config, chat_template_kwargs=template_kwargs or None
-        )
         self._special = SpecialTokens(tokenizer)
+        self._tokenizer = _ShieldedTokenizer(tokenizer, self._special)
+        self._renderer = create_renderer(
+            self._tokenizer, config, chat_template_kwargs=template_kwargs or None
+        )
 
     @property
     def stop_token_ids(self) -> frozenset[int]:
@@ -44,9 +44,8 @@ class KnownRenderer:
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[int]:
         """The first prompt, generation prompt included."""
-        chat = [message.to_chat() for message in messages]
         ids: list[int] = self._renderer.render_ids(
-            chat, tools=_specs(tools), add_generation_prompt=True
+            self._chat(messages), tools=_specs(tools), add_generation_prompt=True
         )
         return ids
 
@@ -60,7 +59,7 @@ class KnownRenderer:
         """
         before, sampled = _split_last_turn(trace)
         rendered = self._renderer.bridge_to_next_turn(
-            before, sampled, [message.to_chat() for message in new_messages], tools=_specs(tools)
+            before, sampled, self._chat(new_messages), tools=_specs(tools)
         )
         whole = before + sampled
         if rendered is None or rendered.token_ids[: len(whole)] != whole:
@@ -76,8 +75,7 @@ class KnownRenderer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included."""
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
-        return text
+        return self._tokenizer.decode(list(ids), skip_special_tokens=False)
 
     def parse(
         self, ids: Sequence[int], *, finish_reason: str, tools: Sequence[ToolSchema] = ()
@@ -93,6 +91,35 @@ class KnownRenderer:
             truncated=finish_reason == "length",
             raw=self.decode(ids),
         )
+
+    def _chat(self, messages: Sequence[Message]) -> list[Any]:
+        return [message.to_chat() for message in self._special.shield(messages)]
+
+
+class _ShieldedTokenizer:
+    """What the package uses of a tokenizer; marks in the text are encoded as plain text."""
+
+    def __init__(self, tokenizer: Any, special: SpecialTokens) -> None:
+        self._tokenizer = tokenizer
+        self._special = special
+        self.name_or_path: str = tokenizer.name_or_path
+        self.eos_token_id: int | None = tokenizer.eos_token_id
+        self.unk_token_id: int | None = tokenizer.unk_token_id
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        assert not add_special_tokens
+        return self._special.encode(text)
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        text: str = self._tokenizer.decode(
+            list(token_ids),
+            skip_special_tokens=skip_special_tokens,
+            clean_up_tokenization_spaces=False,
+        )
+        return text
+
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
+        return self._tokenizer.convert_tokens_to_ids(tokens)
 
 
 def _specs(tools: Sequence[ToolSchema]) -> list[Any] | None:
