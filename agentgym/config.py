@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -31,6 +31,9 @@ class Config(BaseModel):
         validate_default=True,
         ser_json_inf_nan="constants",
     )
+
+    rivals: ClassVar[tuple[str, ...]] = ()
+    """Fields that say the same in different ways: one that is given replaces those beneath it."""
 
     @classmethod
     def beneath(cls, given: Mapping[str, Any]) -> list[Path]:  # noqa: ARG003 (for subclasses)
@@ -124,7 +127,7 @@ def load(config_class: type[C], argv: Sequence[str], *, prog: str = "agentgym") 
 
     flags = parse_flags(config_class, argv, prog=prog)
     layers = {**_files(config_class, flags.files), "": flags.values}
-    given = {name: value for values in layers.values() for name, value in values.items()}
+    given = _merged(config_class, layers)
     return validate(config_class, {**_files(config_class, config_class.beneath(given)), **layers})
 
 
@@ -156,17 +159,22 @@ def flag_of(field: str) -> str:
 
 def validate(config_class: type[C], layers: Mapping[str, Mapping[str, Any]]) -> C:
     """Settings from layers, the later one wins; a layer's key is its file, `""` for flags."""
-    merged: dict[str, Any] = {}
-    origin: dict[str, str] = {}
-    for source, values in layers.items():
-        merged |= values
-        origin |= dict.fromkeys(values, source)
+    origin = {name: source for source, values in layers.items() for name in values}
     try:
-        return config_class.model_validate(merged)
+        return config_class.model_validate(_merged(config_class, layers))
     except ValidationError as error:
         first, *others = error.errors()
         more = f" (and {len(others)} more)" if others else ""
         raise ConfigError(_describe(first, origin) + more) from error
+
+
+def _merged(config_class: type[Config], layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for values in layers.values():
+        if any(values.get(name) is not None for name in config_class.rivals):
+            merged |= dict.fromkeys(config_class.rivals)
+        merged |= values
+    return merged
 
 
 def _describe(error: ErrorDetails, origin: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,12 +18,18 @@ from agentgym.trajectory import read_jsonl
 
 pytestmark = pytest.mark.slow
 
-TRAIN = (sys.executable, "-m", "agentgym", "train", "--run-dir", "run", "--eval-tasks", "4")
+AGENTGYM = (sys.executable, "-m", "agentgym")
+TRAIN = (*AGENTGYM, "train", "--run-dir", "run", "--eval-tasks", "4")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 PATIENCE_S = 180
 
 
-def start(folder: Path, *flags: str, limit_bytes: int | None = None) -> subprocess.Popen[str]:
+def start(
+    folder: Path,
+    *flags: str,
+    command: tuple[str, ...] = TRAIN,
+    limit_bytes: int | None = None,
+) -> subprocess.Popen[str]:
     """A training run in a process group of its own."""
 
     def limit() -> None:
@@ -30,7 +37,7 @@ def start(folder: Path, *flags: str, limit_bytes: int | None = None) -> subproce
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
 
     return subprocess.Popen(
-        [*TRAIN, *flags],
+        [*command, *flags],
         cwd=folder,
         env=ENVIRONMENT,
         text=True,
@@ -103,6 +110,21 @@ def test_an_interrupted_run_is_usable_and_goes_on_as_if_nothing_had_happened(tmp
     for key in ("eval_reward_before", "eval_reward_after", "eval_greedy_after", "num_steps"):
         assert summary(cut)[key] == summary(whole)[key]
     assert summary(cut)["interrupted"] is False
+
+
+def test_the_line_that_is_printed_goes_on_with_a_run_without_a_name(tmp_path: Path):
+    """It is copied as it stands; the run's own config has the name that was chosen for it."""
+    command = (*AGENTGYM, "train", "--eval-tasks", "0", "--num-tasks", "2")
+    process = start(tmp_path, "--steps", "3", command=command)
+    rows = tmp_path / "runs" / "calculator-1" / "metrics.jsonl"
+    wait_for(lambda: num_lines(rows) >= 1, process)
+    os.killpg(process.pid, signal.SIGINT)
+    _, out, _ = finish(process)
+    program, *words = shlex.split(out.partition("go on with: ")[2])
+
+    assert program == "agentgym"
+    assert finish(start(tmp_path, command=(*AGENTGYM, *words)))[::2] == (0, "")
+    assert num_lines(rows) == 3
 
 
 def test_a_killed_run_leaves_whole_lines_and_goes_on(tmp_path: Path):

@@ -4,6 +4,7 @@ A run that is refused leaves nothing on disk.
 """
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,8 @@ def _print_outcome(console: Console, folder: RunFolder) -> None:
     time = duration(summary["train_seconds"])
     lines = [f"{summary['num_steps']} steps in {time}; run folder: {folder.path}"]
     if summary["interrupted"]:
-        lines.append(f"go on with: agentgym train --resume --run-dir {folder.path}")
+        command = "agentgym train --resume --run-dir"
+        lines.append(f"go on with: {command} {shlex.quote(str(folder.path))}")
     console.print(*lines, sep="\n", highlight=False, soft_wrap=True)
 
 

@@ -7,7 +7,7 @@ and says what was run.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -76,6 +76,8 @@ class TrainConfig(
 
     Example: agentgym train --env calculator
     """
+
+    rivals: ClassVar[tuple[str, ...]] = ("name", "run_dir")
 
     @model_validator(mode="after")
     def _one_folder(self) -> Self:

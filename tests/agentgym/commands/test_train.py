@@ -8,7 +8,7 @@ import pytest
 from agentgym.cli import main
 from agentgym.commands.recipes import OWN_FIELDS, trainer_settings
 from agentgym.commands.train_config import TrainConfig
-from agentgym.config import load
+from agentgym.config import load, to_yaml
 from agentgym.errors import ConfigError
 from agentgym.trajectory import read_jsonl
 
@@ -117,6 +117,22 @@ def test_a_run_that_goes_on_has_its_own_settings(tmp_path: Path):
 
     resumed = load(TrainConfig, ["--resume", "--name", "x", "--seed", "5"])
     assert (resumed.env, resumed.steps, resumed.seed, resumed.resume) == ("other", 7, 5, True)
+
+
+@pytest.mark.parametrize("where", [(), ("--name", "my run")])
+def test_a_folder_that_is_given_replaces_the_name_beneath_it(where: tuple[str, ...]):
+    """A saved config has the run's name, and the line that goes on with it names the folder."""
+    saved = train_config(*where)
+    saved.folder.mkdir(parents=True)
+    (saved.folder / "config.yaml").write_text(to_yaml(saved))
+
+    resumed = load(TrainConfig, ["--resume", "--run-dir", str(saved.folder)])
+    assert resumed.resolved().folder == saved.folder
+    assert load(TrainConfig, ["--resume", "--name", saved.folder.name]).folder == saved.folder
+    (saved.folder / "elsewhere.yaml").write_text("run_dir: elsewhere\n")
+    file = str(saved.folder / "elsewhere.yaml")
+    assert load(TrainConfig, [file]).folder == Path("elsewhere")
+    assert load(TrainConfig, [file, "--name", "x"]).folder == Path("runs/x")
 
 
 @pytest.mark.slow
