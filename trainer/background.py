@@ -1,13 +1,13 @@
 """An event loop in a thread of its own, for a caller that is not async.
 
 The trainer's loop is sync and the agent loop is async. Interrupting the caller cancels what runs
-here and waits for its clean-up, so that Ctrl-C leaves no env open.
+here, once, and waits for its clean-up, so that Ctrl-C leaves no env open. A second cancellation
+would cut the closing of an env; only what outlasts `GRACE_S` gets one.
 """
 
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -29,30 +29,36 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result, or its exception; an interrupt cancels it first."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        over = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(_announced(coroutine, over), self._loop)
         try:
             return future.result()
         except BaseException:
-            self._cancel(future)
+            if future.cancel() and not over.wait(GRACE_S):
+                self._cancel_stragglers()
             raise
 
     def close(self) -> None:
         """Cancel what is left, end the thread; idempotent."""
         if self._loop.is_closed():
             return
-        with suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result(GRACE_S)
+        self._cancel_stragglers()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(GRACE_S)
         if not self._thread.is_alive():
             self._loop.close()
 
-    def _cancel(self, future: "Future[Any]") -> None:
-        if future.done():
-            return
-        future.cancel()
-        with suppress(TimeoutError, CancelledError):
+    def _cancel_stragglers(self) -> None:
+        with suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result(GRACE_S)
+
+
+async def _announced(coroutine: Coroutine[Any, Any, T], over: threading.Event) -> T:
+    """Say when it is over: a cancelled future says so at once."""
+    try:
+        return await coroutine
+    finally:
+        over.set()
 
 
 async def _cancel_others() -> None:

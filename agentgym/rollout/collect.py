@@ -41,10 +41,18 @@ async def collect(requests: Sequence[RolloutRequest], player: Player) -> list[Ro
     try:
         outputs = await asyncio.gather(*tasks)
     finally:
-        for task in tasks:
-            task.cancel()
+        if not _is_cancelled():
+            for task in tasks:
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     num_failed = sum(output.stop_reason.is_failure for output in outputs)
     if num_failed > player.max_failed_fraction * len(outputs):
         raise TooManyFailuresError(outputs)
     return outputs
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is asked to stop: `gather` has then cancelled what it waited for, and a
+    second cancellation would cut the closing of episodes."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

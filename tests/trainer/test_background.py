@@ -1,11 +1,20 @@
 """An event loop for a caller that is not async, and nothing of it is left."""
 
 import asyncio
+import os
+import signal
 import threading
+from typing import Any
 
 import pytest
 
+from agentgym.engines.scripted import CallableEngine
+from agentgym.envs import Env
+from agentgym.rendering import renderer_for
+from agentgym.rollout import GymScheduler, Player, collect
+from agentgym.testing import byte_tokenizer
 from agentgym.trainer.background import LoopThread
+from agentgym.trajectory import RolloutRequest, Task
 
 
 def threads() -> set[threading.Thread]:
@@ -47,3 +56,51 @@ def test_closing_cancels_what_is_left_and_lets_it_clean_up():
     loop.close()
     assert cleaned.is_set()
     assert threads() == before
+
+
+def test_an_interrupt_lets_every_env_close():
+    """Cancelled once: a second time would cut the closings that take longer than the first."""
+    stepping, closed = threading.Semaphore(0), []
+
+    class Slow(Env):
+        async def areset(self, *, seed: Any = None, options: Any = None) -> Any:
+            self.number = self.pick_task(options)["number"]
+            return "hi", {}
+
+        async def astep(self, action: Any) -> Any:
+            stepping.release()
+            await asyncio.sleep(60)
+
+        async def aclose(self) -> None:
+            await asyncio.sleep(0.1 + 0.05 * self.number)
+            closed.append(self.number)
+
+    def interrupt() -> None:
+        for _ in range(4):
+            stepping.acquire(timeout=30)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    requests = [
+        RolloutRequest(
+            request_id=f"g{number}",
+            group_id=f"g{number}",
+            env="slow",
+            task=Task(id="t", data={"number": number}),
+            seed=0,
+            sampling_seed=0,
+        )
+        for number in range(4)
+    ]
+    player = Player(
+        engine=CallableEngine(lambda call: [65, 10]),
+        renderer=renderer_for(byte_tokenizer(), stop_token_ids=[10]),
+        scheduler=GymScheduler(Slow),
+    )
+    loop = LoopThread()
+    threading.Thread(target=interrupt, daemon=True).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(collect(requests, player))
+        assert closed == [0, 1, 2, 3]
+    finally:
+        loop.close()
