@@ -147,17 +147,20 @@ def as_number(value: Any, what: str) -> float:
 
 
 def as_rewards(rewards: Any) -> dict[str, float | None]:
-    """Named rewards as plain finite floats; `None` stays: unscored.
+    """Named rewards as plain floats; `None`, NaN and infinity are unscored: `None`.
 
     Raises:
-        EnvError: one is neither a finite number nor `None`.
+        EnvError: one is neither a number nor `None`.
     """
     if not isinstance(rewards, Mapping):
         raise EnvError(f"rewards must be given by name, got {rewards!r}")
-    return {
-        str(name): None if value is None else as_number(value, f"the reward {name!r}")
-        for name, value in rewards.items()
-    }
+    return {str(name): _as_score(name, value) for name, value in rewards.items()}
+
+
+def _as_score(name: Any, value: Any) -> float | None:
+    if isinstance(value, SupportsFloat) and not math.isfinite(float(value)):
+        return None
+    return None if value is None else as_number(value, f"the reward {name!r}")
 
 
 def _unpack(method: str, result: Any, size: int) -> tuple[Any, ...]:

@@ -72,8 +72,8 @@ class ToolEnv(Env):
     async def areset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
         """Ask the question."""
         options = options or {}
-        task = self.pick_task(options)
-        messages = as_messages(self.prompt(task), "prompt")
+        task, asked = await in_thread(lambda: self._ask(options))
+        messages = as_messages(asked, "prompt")
         if self.system_prompt is not None and "system" not in {m.role for m in messages[:1]}:
             messages.insert(0, system(self.system_prompt))
         self.episode = Episode(task=task, messages=list(messages))
@@ -83,6 +83,10 @@ class ToolEnv(Env):
             count_tokens=options.get("count_tokens", approximate_tokens),
         )
         return messages, {"task_id": task.id}
+
+    def _ask(self, options: Info) -> tuple[Task, str | list[Message]]:
+        task = self.pick_task(options)
+        return task, self.prompt(task)
 
     async def astep(self, action: Any) -> StepResult:
         """Run the calls of a message; one without any is the answer."""

@@ -20,6 +20,7 @@ LAYERS: tuple[set[str], ...] = (
     {
         "config",
         "flags",
+        "jsonable",
         "messages",
         "plugins",
         "registry",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from agentgym.jsonable import why_not_json
 from agentgym.messages import MalformedCall, Message, ToolCall
 from agentgym.tokens import TokenTrace
 
@@ -29,7 +30,16 @@ class ParsedAction:
     raw: str = field(default="", repr=False)
 
     def to_message(self, *, turn: int) -> Message:
-        """The assistant message that enters the history; call ids become unique in it."""
+        """The assistant message that enters the history; call ids become unique in it.
+
+        A call whose arguments could not be written down again counts as malformed.
+        """
+        reasons = {call.id: why_not_json(call.arguments) for call in self.calls}
+        spoilt = tuple(
+            MalformedCall(id=call.id, text=call.name, reason=f"arguments of {call.name}: {reason}")
+            for call in self.calls
+            if (reason := reasons[call.id]) is not None
+        )
 
         def numbered(call: Call) -> Call:
             return call.model_copy(update={"id": f"{call.id}_turn_{turn}"})
@@ -38,8 +48,8 @@ class ParsedAction:
             role="assistant",
             content=self.content,
             reasoning=self.reasoning,
-            tool_calls=tuple(map(numbered, self.calls)),
-            malformed_calls=tuple(map(numbered, self.malformed)),
+            tool_calls=tuple(numbered(call) for call in self.calls if reasons[call.id] is None),
+            malformed_calls=tuple(map(numbered, self.malformed + spoilt)),
         )
 
 

@@ -5,8 +5,10 @@ from typing import Any
 
 from agentgym.envs.base import Env
 from agentgym.errors import EnvError
+from agentgym.jsonable import as_json
 from agentgym.rollout.scheduler import Scheduler, TurnResult
 from agentgym.rollout.state import Trajectory
+from agentgym.threads import in_thread
 from agentgym.trajectory import StopReason, Turn
 
 MakeEnv = Callable[[], Env]
@@ -34,7 +36,7 @@ class GymScheduler(Scheduler):
 
     async def on_trajectory_start(self, trajectory: Trajectory) -> None:
         """Build and reset the env; its observation is the first prompt."""
-        env = self._make_env()
+        env = await in_thread(self._make_env)
         trajectory.resources["env"] = env
         request = trajectory.request
         options = {"task": request.task, **self._options}
@@ -90,4 +92,8 @@ def _reported(info: dict[str, Any]) -> dict[str, Any]:
     report = info.get("report", {})
     if not isinstance(report, dict):
         raise EnvError(f"info['report'] must be a dict, got {type(report).__name__}")
-    return report
+    try:
+        plain: dict[str, Any] = as_json(report)
+    except ValueError as error:
+        raise EnvError(f"info['report'] cannot be written as JSON: {error}") from error
+    return plain

@@ -6,8 +6,6 @@ from agentgym.rollout.player import Player
 from agentgym.rollout.state import Trajectory
 from agentgym.trajectory import Budget, StopReason
 
-MAX_BLANK_TURNS = 3
-
 
 class Remaining(NamedTuple):
     """Tokens the next turn may have, and what to say if they run out."""
@@ -38,7 +36,7 @@ def room_left(trajectory: Trajectory, player: Player) -> int:
 def over_budget(trajectory: Trajectory, budget: Budget) -> StopReason | None:
     """The limit that the turn just played has reached."""
     turns = trajectory.turns
-    if _num_blank(trajectory) >= MAX_BLANK_TURNS:
+    if _num_blank(trajectory) >= budget.max_blank_turns:
         return StopReason.EMPTY
     if sum(bool(turn.action.malformed_calls) for turn in turns) > budget.max_parse_errors:
         return StopReason.MALFORMED

@@ -80,7 +80,8 @@ async def _play(trajectory: Trajectory, player: Player) -> StopReason:
     scheduler = player.scheduler
     await _hook("reset", scheduler.on_trajectory_start(trajectory), trajectory, player)
     trajectory.schemas = tuple(tool.to_schema() for tool in trajectory.tools)
-    trajectory.infos["initial_state_hash"] = _state_hash(trajectory)
+    with boundary(EnvError, "reset"):
+        trajectory.infos["initial_state_hash"] = _state_hash(trajectory)
     with boundary(EnvError, "render"):
         prompt = player.renderer.render(trajectory.messages, trajectory.schemas)
     trajectory.trace.append(Segment(ids=tuple(prompt), source="template", message_index=0))
@@ -172,9 +173,10 @@ async def _play_turn(
 
 
 def _read(trajectory: Trajectory, player: Player, generation: Generation) -> Message:
-    parsed = player.renderer.parse(
-        generation.token_ids, finish_reason=generation.finish_reason, tools=trajectory.schemas
-    )
+    with boundary(EnvError, "parse"):
+        parsed = player.renderer.parse(
+            generation.token_ids, finish_reason=generation.finish_reason, tools=trajectory.schemas
+        )
     return parsed.to_message(turn=len(trajectory.turns))
 
 

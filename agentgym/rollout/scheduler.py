@@ -6,8 +6,10 @@ handed, so one instance serves many at once. Order of a turn: generate, append, 
 """
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
+from agentgym.errors import ConfigError
 from agentgym.messages import Message, ToolResult
 from agentgym.rollout.state import Trajectory
 from agentgym.trajectory import StopReason, Turn
@@ -36,7 +38,18 @@ class NextTurn:
 
 
 class Scheduler:
-    """Hooks of one trajectory; override what differs."""
+    """Hooks of one trajectory; override what differs.
+
+    A subclass whose method only resembles a hook is refused when it is defined.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in sorted(vars(cls).keys() - _HOOKS):
+            near = get_close_matches(name, _HOOKS, n=1, cutoff=0.8)
+            if near or name.startswith("on_"):
+                hint = near[0] if near else f"one of {', '.join(sorted(_HOOKS))}"
+                raise ConfigError(f"{cls.__name__}.{name} would never be called: use {hint}")
 
     async def on_trajectory_start(self, trajectory: Trajectory) -> None:
         """Put the first messages and the tools into `trajectory`."""
@@ -55,3 +68,6 @@ class Scheduler:
 
     async def on_trajectory_end(self, trajectory: Trajectory, reason: StopReason) -> None:
         """Free what the trajectory held; called on every path."""
+
+
+_HOOKS = frozenset(name for name in vars(Scheduler) if not name.startswith("_"))

@@ -23,6 +23,7 @@ class Trajectory:
     tool_results: list[ToolResult] = field(default_factory=list)
     rewards: dict[str, float | None] = field(default_factory=dict)
     reward_weights: dict[str, float] = field(default_factory=dict)
+    """By name; a rubric's own weights take their place."""
     infos: dict[str, Any] = field(default_factory=dict)
     """JSON values that go into `rollout_infos`."""
     timings: dict[str, float] = field(default_factory=dict)

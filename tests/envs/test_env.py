@@ -197,12 +197,13 @@ def test_values_are_plain(reward: Any, no: Any) -> None:
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, np.float32("nan")])
-def test_a_reward_that_is_not_finite_is_an_error(reward: Any) -> None:
-    """It would spread through the group's mean to every other trajectory."""
+def test_a_reward_that_is_not_finite_is_an_error_or_unscored(reward: Any) -> None:
+    """It would spread through the group's mean; a named one has a way to say that it is none."""
     with pytest.raises(EnvError, match="not finite"):
         _started("on", reward, False, False, {}).step("go")
-    with pytest.raises(EnvError, match=r"'correct' is .*not finite"):
-        _started("on", 0.0, True, False, {"rewards": {"correct": reward}}).step("go")
+
+    *_, info = _started("on", 0.0, True, False, {"rewards": {"correct": reward}}).step("go")
+    assert info["rewards"] == {"correct": None}
 
 
 @pytest.mark.parametrize(

@@ -324,3 +324,51 @@ async def test_a_scheduler_may_name_a_reason_but_not_invent_one(
     player = Player(engine=engine, renderer=renderer, scheduler=Names())
 
     assert (await run_trajectory(request_for(1), player)).stop_reason == reason
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"x": "\\ud83d", "y": 2}', '{"x": NaN, "y": 2}', '{"x": 1e999, "y": 2}', '{"x": %s1%s}'],
+)
+async def test_a_call_that_could_not_be_written_down_is_malformed(
+    arguments: str, make_player: MakePlayer, request_for: MakeRequest
+):
+    """One sampled string must not end a run when its record is written."""
+    if "%s" in arguments:
+        arguments %= ("[" * 300, "]" * 300)
+    text = f'<tool_call>\n{{"name": "add", "arguments": {arguments}}}\n</tool_call>'
+
+    output = await run_trajectory(request_for(1), make_player([text, "3"]))
+
+    assert output.rollout_infos["tool_failures"] == {"malformed": 1}
+    assert RolloutOutput.from_json(output.to_json()) == output
+
+
+async def test_what_an_env_reports_reaches_the_record(
+    make_player: MakePlayer, request_for: MakeRequest, add_env: type[ToolEnv]
+):
+    """Whatever number type it uses; what is no JSON at all fails the trajectory alone."""
+    numpy = pytest.importorskip("numpy")
+
+    def reporting(report: object) -> type[ToolEnv]:
+        class Reports(add_env):  # type: ignore[misc,valid-type]
+            async def astep(self, action: object) -> object:
+                *rest, info = await super().astep(action)
+                return (*rest, {**info, "report": report})
+
+        return Reports
+
+    fine = await run_trajectory(
+        request_for(1), make_player(["3"], reporting({"x": numpy.float32(1.5)}))
+    )
+    bad = await run_trajectory(request_for(1), make_player(["3"], reporting({"x": "\ud83d"})))
+
+    assert fine.rollout_infos["x"] == 1.5
+    assert bad.stop_reason == StopReason.ENV_ERROR
+
+
+@pytest.mark.parametrize("name", ["on_turn_ended", "check_finish", "steps"])
+def test_a_misspelt_hook_is_refused(name: str):
+    """An override that is never called would be a silent mistake."""
+    with pytest.raises(ConfigError, match=f"{name} would never be called"):
+        type("Typo", (Scheduler,), {name: lambda self: None})
