@@ -86,6 +86,8 @@ class Budget(_Record):
     """Wall clock of the whole trajectory."""
     max_parse_errors: int = Field(5, ge=0)
     """Turns with a malformed call; one more ends the trajectory."""
+    max_blank_turns: int = Field(3, ge=1)
+    """The so manyth turn that says nothing ends the trajectory."""
 
 
 class RolloutRequest(_Record):
