@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from agentgym.errors import ConfigError, UsageError
 from agentgym.trajectory import RolloutOutput
 
@@ -69,6 +71,35 @@ def drop_cut_line(path: Path) -> None:
     with storing(path), path.open("r+b") as file:
         content = file.read()
         file.truncate(content.rfind(b"\n") + 1)
+
+
+def go_on_with(path: Path) -> Iterator[RolloutOutput]:
+    """Trajectories of a file that will be appended to; its end is mended once all were taken.
+
+    A cut last line is removed if trajectories stand before it; a whole one gets its line break.
+
+    Raises:
+        ConfigError: a line is no trajectory; the file stays as it is.
+        StorageError: the file cannot be read or mended.
+    """
+    size = 0
+    with storing(path), path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                output = RolloutOutput.model_validate_json(line)
+            except ValidationError as error:
+                if not size or line.endswith(b"\n"):
+                    raise ConfigError(
+                        f"{str(path)!r} cannot be gone on with: line {number} is no trajectory; "
+                        "give another --out"
+                    ) from error
+                os.truncate(path, size)
+                return
+            yield output
+            size += len(line)
+            if not line.endswith(b"\n"):
+                append_lines(path, [""])
+                return
 
 
 @contextmanager

@@ -23,12 +23,12 @@ from agentgym.config import Config
 from agentgym.display import print_trajectories
 from agentgym.errors import ConfigError
 from agentgym.rollout import Player, SamplingDefaults, collect
-from agentgym.store import append_lines, drop_cut_line
+from agentgym.store import append_lines, go_on_with
 from agentgym.trainer.game import Game, game_of
 from agentgym.trainer.referee import scheduler_for
 from agentgym.trainer.sampler import Sampler
 from agentgym.trainer.tiny_policy import PATH as TINY_POLICY
-from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest, read_jsonl
+from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest
 
 
 class PlaySection(Config):
@@ -135,22 +135,23 @@ def _kept(
         return {}
     if not resume:
         raise ConfigError(f"{str(out)!r} exists: give another --out, or go on with it by --resume")
-    drop_cut_line(out)
     wanted = {request.request_id: request for request in requests}
-    kept = {o.request_id: o for o in read_jsonl(out) if o.request_id in wanted}
-    for name, output in kept.items():
-        request = wanted[name]
-        if (output.env, output.task_id, output.seed) != (
-            request.env,
-            request.task.id,
-            request.seed,
-        ):
-            raise ConfigError(
-                f"{str(out)!r} holds other trajectories: its {name} is {output.env} "
-                f"{output.task_id} with seed {output.seed}, this run's is {request.env} "
-                f"{request.task.id} with seed {request.seed}; give another --out"
-            )
+    kept = {}
+    for output in go_on_with(out):
+        if output.request_id in wanted:
+            _refuse_another_run(out, output, wanted[output.request_id])
+            kept[output.request_id] = output
     return kept
+
+
+def _refuse_another_run(out: Path, output: RolloutOutput, request: RolloutRequest) -> None:
+    played = (output.env, output.task_id, output.seed)
+    if played != (request.env, request.task.id, request.seed):
+        raise ConfigError(
+            f"{str(out)!r} holds other trajectories: its {output.request_id} is {output.env} "
+            f"{output.task_id} with seed {output.seed}, this run's is {request.env} "
+            f"{request.task.id} with seed {request.seed}; give another --out"
+        )
 
 
 def _play(

@@ -201,6 +201,34 @@ def test_an_existing_file_is_kept_unless_it_is_gone_on_with(run, tmp_path: Path)
     refused(run(*play, "--n", 4, "--resume", "--seed", 9), "other trajectories", "g0-m0")
 
 
+@pytest.mark.parametrize(
+    "text", ["my notes", "my notes\nof today\n", "{whole}\nmy notes\n", "{whole}\nnotes\n{whole}"]
+)
+def test_a_file_that_is_not_ours_is_left_alone(run, tmp_path: Path, text: str):
+    """--out may be mistyped, and --resume with it."""
+    out_file = tmp_path / "out.jsonl"
+    play = ("rollout", "--policy", "oracle", "--show", 0, "--n", 1, "--out")
+    run(*play, tmp_path / "one.jsonl")
+    content = text.replace("{whole}", (tmp_path / "one.jsonl").read_text().rstrip("\n"))
+    out_file.write_text(content)
+
+    refused(run(*play, out_file, "--resume"), "out.jsonl", "no trajectory")
+    assert out_file.read_text() == content
+
+
+def test_a_last_trajectory_without_a_line_break_is_kept(run, tmp_path: Path):
+    """Editors and other programs leave files like that."""
+    out_file = tmp_path / "out.jsonl"
+    play = ("rollout", "--policy", "oracle", "--show", 0, "--out", out_file)
+    run(*play, "--n", 2)
+    before = out_file.read_text()
+    out_file.write_text(before.rstrip("\n"))
+
+    assert run(*play, "--n", 3, "--resume")[0] == 0
+    assert out_file.read_text().startswith(before)
+    assert len(list(read_jsonl(out_file))) == 3
+
+
 def test_a_plugin_brings_an_env(run, echo: Path):
     """The way into the gym for code that is not installed."""
     code, out, _ = run("envs", "--names", "--plugins", echo)
