@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
-from datasets import Dataset
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
@@ -44,10 +43,12 @@ from agentgym.trainer.sampler import Tasks, held_out
 from agentgym.trainer.setup import (
     Rewards,
     must_pad,
+    placeholder,
     refuse_endless,
     refuse_model,
     refuse_nameless_reference,
     sampler_of,
+    steps_per_epoch,
     tokenizer_of,
 )
 from agentgym.trainer.slots import slot_loader
@@ -131,8 +132,8 @@ class AgentGRPOTrainer(GRPOTrainer):
             super().__init__(
                 model=model,
                 args=args,
-                train_dataset=_placeholder(),
-                eval_dataset=_placeholder(),
+                train_dataset=placeholder(),
+                eval_dataset=placeholder(),
                 processing_class=tokenizer,
                 callbacks=callbacks,
                 optimizers=optimizers,
@@ -175,12 +176,14 @@ class AgentGRPOTrainer(GRPOTrainer):
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train; on every way out no env, connection or thread of the rollout is left."""
         self.window = None
+        self.stage.weights_changed()
         with self.stage.session():
             return super().train(*args, **kwargs)
 
     def get_train_dataloader(self) -> "DataLoader[Any]":
         """Counts micro-steps; tasks and seeds follow from the optimizer step."""
-        return slot_loader(self._steps_per_epoch() * self.args.gradient_accumulation_steps)
+        num_steps = steps_per_epoch(self.game, self.args)
+        return slot_loader(num_steps * self.args.gradient_accumulation_steps)
 
     def num_examples(self, dataloader: "DataLoader[Any]") -> int:
         """Trajectories of an epoch."""
@@ -218,6 +221,14 @@ class AgentGRPOTrainer(GRPOTrainer):
                 "learning_rate, or look at the last trajectories"
             )
         return norm
+
+    def _load_from_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_checkpoint(*args, **kwargs)
+        self.stage.weights_changed()
+
+    def _load_best_model(self) -> None:
+        super()._load_best_model()  # type: ignore[no-untyped-call]
+        self.stage.weights_changed()
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
         """Not used: the loss is a function in `agentgym.registry.LOSSES`."""
@@ -329,6 +340,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             reference=self._reference if self.args.beta else None,
         )
         loss = update.run(model, part)
+        self.stage.weights_changed()
         seconds = time.perf_counter() - started
         self._computed_tokens = update.metrics.num_computed
         self._log_train(
@@ -365,14 +377,6 @@ class AgentGRPOTrainer(GRPOTrainer):
 
     # --- small things
 
-    def _steps_per_epoch(self) -> int:
-        size = self.game.train.size
-        if size is None:
-            return self.args.max_steps
-        groups = self.args.groups_per_rank * self.args.world_size
-        windows: int = -(-size // groups)
-        return windows * self.args.steps_per_window
-
     def _count_tokens(self, episodes: Sequence[Episode]) -> None:
         self.state.num_input_tokens_seen += sum(episode.num_tokens for episode in episodes)
         self._metrics["train"]["num_tokens"] = [self.state.num_input_tokens_seen]
@@ -383,11 +387,6 @@ class AgentGRPOTrainer(GRPOTrainer):
 
     def _send_telemetry(self) -> None:
         """TRL reports to its hub which trainer is used; this one does not."""
-
-
-def _placeholder() -> Dataset:
-    """TRL wants a dataset; tasks come from the game."""
-    return Dataset.from_dict({"prompt": [""]})
 
 
 def _number(reward: float | None) -> float:

@@ -36,7 +36,8 @@ class Rollouts:
     Args:
         make_engine: builds the engine of a session.
         make_player: everything else a rollout needs.
-        engine: use this one instead; it stays open.
+        engine: use this one instead; it stays open. Nobody knows what it did before a session,
+            so each begins with an update of its weights.
     """
 
     def __init__(
@@ -51,7 +52,11 @@ class Rollouts:
         self._given = engine
         self._engine: Engine | None = None
         self._loop: LoopThread | None = None
-        self._weights: int | None = None
+        self._is_stale = False
+
+    def weights_changed(self) -> None:
+        """Before it plays again, the engine must drop what it computed with the old weights."""
+        self._is_stale = True
 
     @contextmanager
     def session(self) -> Iterator[LoopThread]:
@@ -65,15 +70,11 @@ class Rollouts:
         finally:
             self._close(self._loop)
 
-    def play(
-        self, requests: Sequence[RolloutRequest], *, weights: int, temperature: float
-    ) -> Played:
+    def play(self, requests: Sequence[RolloutRequest], *, temperature: float) -> Played:
         """Play all requests under the current weights.
 
         Args:
             requests: what to play.
-            weights: number of the current weights; another one than before makes the engine drop
-                what it computed with the old ones.
             temperature: 0.0 is greedy.
 
         Raises:
@@ -82,7 +83,7 @@ class Rollouts:
         """
         with self.session() as loop:
             started = time.perf_counter()
-            engine = self._current_engine(loop, weights)
+            engine = self._current_engine(loop)
             synced = time.perf_counter()
             player = self._make_player(engine)
             player = replace(player, sampling=replace(player.sampling, temperature=temperature))
@@ -91,19 +92,19 @@ class Rollouts:
             seconds = time.perf_counter() - synced
         return Played(outputs=outputs, seconds=seconds, sync_seconds=synced - started)
 
-    def _current_engine(self, loop: LoopThread, weights: int) -> Engine:
+    def _current_engine(self, loop: LoopThread) -> Engine:
         if self._engine is None:
             self._engine = self._given if self._given is not None else self._make_engine()
-        if weights != self._weights and self._weights is not None:
+            self._is_stale = self._engine is self._given
+        if self._is_stale:
             loop.run(self._engine.update_weights())
-        self._weights = weights
+        self._is_stale = False
         return self._engine
 
     def _close(self, loop: LoopThread) -> None:
         engine, self._engine, self._loop = self._engine, None, None
         try:
             if engine is not None and engine is not self._given:
-                self._weights = None
                 loop.run(engine.aclose())
         finally:
             loop.close()

@@ -1,10 +1,12 @@
 """From what a user may hand in to what the trainer works with."""
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accelerate.utils import is_peft_model
+from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import get_callable_name, get_config_model_id
@@ -85,6 +87,19 @@ def refuse_endless(game: Game, max_steps: int) -> None:
     """Raise a `ConfigError` if nothing says when the run is over."""
     if max_steps <= 0 and game.train.size is None:
         raise ConfigError(f"env {game.name!r} makes tasks without end: set max_steps")
+
+
+def steps_per_epoch(game: Game, args: AgentGRPOConfig) -> int:
+    """Optimizer steps until every task was played; all of them where tasks have no end."""
+    if game.train.size is None:
+        return args.max_steps
+    groups = args.groups_per_rank * args.world_size
+    return math.ceil(game.train.size / groups) * args.steps_per_window
+
+
+def placeholder() -> Dataset:
+    """TRL wants a dataset; tasks come from the game."""
+    return Dataset.from_dict({"prompt": [""]})
 
 
 def sampler_of(game: Game, args: AgentGRPOConfig) -> Sampler:

@@ -69,6 +69,10 @@ class Stage:
         with self._rollouts.session():
             yield
 
+    def weights_changed(self) -> None:
+        """What the engine computed so far is of a policy that is gone."""
+        self._rollouts.weights_changed()
+
     def play(
         self,
         requests: Sequence[RolloutRequest],
@@ -84,11 +88,8 @@ class Stage:
             UsageError: the caller must change something.
         """
         self._callbacks = agent_callbacks(trainer)
-        weights = trainer.state.global_step
         with self._rollouts.session() as loop:
-            played = ranks.together(
-                lambda: self._rollouts.play(requests, weights=weights, temperature=temperature)
-            )
+            played = ranks.together(lambda: self._rollouts.play(requests, temperature=temperature))
             if not self.judges.trl.names:
                 return played
             columns = self.judges.trl.score(

@@ -10,6 +10,8 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 METHODS = (
     "_calculate_rewards",
     "_get_grad_norm",
+    "_load_best_model",
+    "_load_from_checkpoint",
     "_log_completion_extra",
     "_log_metric",
     "_send_telemetry",

@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from agentgym.engines.scripted import CallableEngine
+from agentgym.engines.transformers import transformers_engine
 from agentgym.envs import Env
 from agentgym.errors import ConfigError, NotRegisteredError, UsageError
 from agentgym.registry import ADVANTAGES, LOSSES
@@ -493,8 +494,41 @@ class TestFailures:
         trainer.train()
 
         assert len(engine.calls) == 2 * 8 * 3
-        assert engine.policy_version == 1
+        assert engine.policy_version == 2
         assert not engine._closed
+
+    def test_a_second_run_does_not_sample_from_caches_of_the_first(self, make_trainer: MakeTrainer):
+        """Steps are counted from 0 again, so their number says nothing about the weights."""
+        trainer = make_trainer()
+        engine = transformers_engine(trainer.policy)
+        trainer = make_trainer({"engine": engine, "model": trainer.policy}, learning_rate=0.1)
+        for _ in range(2):
+            trainer.train()
+            assert steps(trainer)[-1]["sampling/logp_diff_max"] <= 1e-4
+        asyncio.run(engine.aclose())
+
+    def test_a_checkpoint_that_is_loaded_is_what_plays(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ):
+        """Though the step is the one the engine has seen."""
+        trainer = make_trainer(
+            max_steps=2,
+            learning_rate=0.1,
+            eval_strategy="steps",
+            eval_steps=1,
+            save_strategy="steps",
+            save_steps=1,
+            load_best_model_at_end=True,
+            metric_for_best_model="eval_reward",
+            greater_is_better=False,
+        )
+        with trainer.stage.session():
+            trainer.train()
+            after = trainer.evaluate_env()
+
+        evals = [r["eval_reward"] for r in trainer.state.log_history if "eval_reward" in r]
+        assert after["reward"] == pytest.approx(min(evals))
+        assert evals[0] != evals[1]
 
 
 class TestEvaluation:
