@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("agentgym", deadline=None)
+hypothesis.settings.load_profile("agentgym")
 
 HANDED_CASES = Path(__file__).parent / "cases" / "handed.jsonl"
 
