@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agentgym.errors import ConfigError, UsageError
-from agentgym.trajectory import RolloutOutput
+from agentgym.trajectory import RolloutOutput, to_jsonl
 
 
 class StorageError(UsageError):
@@ -48,13 +48,12 @@ def write_atomically(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def append_lines(path: Path, lines: Iterable[str]) -> None:
-    """Append whole lines: all of them, or none.
+def append(path: Path, content: bytes) -> None:
+    """Append the whole content, or nothing.
 
     Raises:
-        StorageError: they could not be written.
+        StorageError: it could not be written.
     """
-    content = "".join(line + "\n" for line in lines).encode()
     with storing(path), path.open("ab", buffering=0) as file:
         start = file.tell()
         try:
@@ -98,7 +97,7 @@ def go_on_with(path: Path) -> Iterator[RolloutOutput]:
             yield output
             size += len(line)
             if not line.endswith(b"\n"):
-                append_lines(path, [""])
+                append(path, b"\n")
                 return
 
 
@@ -185,7 +184,7 @@ class RunFolder:
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Add a line; `row` has a `step`."""
-        append_lines(self.metrics, [_to_json(row)])
+        append(self.metrics, (_to_json(row) + "\n").encode())
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Every line, in order."""
@@ -195,8 +194,7 @@ class RunFolder:
 
     def write_trajectories(self, name: str, outputs: Iterable[RolloutOutput]) -> None:
         """Replace `trajectories/NAME.jsonl`."""
-        content = "".join(output.to_json() + "\n" for output in outputs)
-        write_atomically(self.trajectories / f"{name}.jsonl", content.encode())
+        write_atomically(self.trajectories / f"{name}.jsonl", to_jsonl(outputs))
 
     def read_summary(self) -> dict[str, Any]:
         """What `write_summary` wrote; empty if it never did."""

@@ -236,10 +236,9 @@ class RolloutOutput(_Record):
 _VIEWS = frozenset(RolloutOutput.model_computed_fields)
 
 
-def write_jsonl(path: Path, outputs: Iterable[RolloutOutput]) -> None:
-    """Append one line per trajectory."""
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(output.to_json() + "\n" for output in outputs)
+def to_jsonl(outputs: Iterable[RolloutOutput]) -> bytes:
+    """Content of a file that `read_jsonl` reads: one line per trajectory."""
+    return "".join(output.to_json() + "\n" for output in outputs).encode()
 
 
 def read_jsonl(path: Path) -> Iterator[RolloutOutput]:

@@ -23,12 +23,12 @@ from agentgym.config import Config
 from agentgym.display import print_trajectories
 from agentgym.errors import ConfigError
 from agentgym.rollout import Player, SamplingDefaults, collect
-from agentgym.store import append_lines, go_on_with
+from agentgym.store import append, go_on_with
 from agentgym.trainer.game import Game, game_of
 from agentgym.trainer.referee import scheduler_for
 from agentgym.trainer.sampler import Sampler
 from agentgym.trainer.tiny_policy import PATH as TINY_POLICY
-from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest
+from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest, to_jsonl
 
 
 class PlaySection(Config):
@@ -167,7 +167,7 @@ def _play(
 
         def record(output: RolloutOutput) -> None:
             if out is not None:
-                append_lines(out, [output.to_json()])
+                append(out, to_jsonl([output]))
             progress.advance(bar)
 
         return asyncio.run(_collect(requests, replace(player, on_output=record)))

@@ -3,6 +3,7 @@
 import functools
 import json
 import operator
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from agentgym.errors import ConfigError
 from agentgym.messages import assistant, user
 from agentgym.tokens import Segment
-from agentgym.trajectory import RolloutOutput, StopReason, read_jsonl, write_jsonl
+from agentgym.trajectory import RolloutOutput, StopReason, read_jsonl, to_jsonl
 
 turn_ids = st.lists(st.integers(0, 9), min_size=1, max_size=4).map(tuple)
 rewards = st.dictionaries(st.sampled_from("abc"), st.none() | st.floats(-2, 2), max_size=3)
@@ -33,7 +34,7 @@ def outputs(draw: st.DrawFn) -> RolloutOutput:
         task_id="t",
         env="calculator",
         seed=7,
-        messages=(user("q"), assistant("", ("f", {"x": [1, "é"]}))),
+        messages=(user("q\n\u2028"), assistant("", ("f", {"x": [1, "é"]}))),
         segments=tuple(segments),
         rewards=draw(rewards),
         reward=draw(st.none() | st.floats(-2, 2)),
@@ -71,6 +72,18 @@ def test_a_line_names_the_weighted_sum_return(output: RolloutOutput):
     assert {"rollout_logprobs", "num_turns", "policy_versions"} <= line.keys()
 
 
+@given(st.lists(outputs(), max_size=3))
+def test_a_file_holds_one_line_for_each_trajectory(written: list[RolloutOutput]):
+    """Whatever they say: line breaks inside a text must not end the line."""
+    content = to_jsonl(written)
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(content)
+        read = list(read_jsonl(Path(file.name)))
+
+    assert read == written
+    assert content.count(b"\n") == len(written)
+
+
 def test_a_failed_trajectory_is_not_evidence():
     """An env that died says nothing of the policy, whatever number was left behind."""
     failed = RolloutOutput(
@@ -91,7 +104,6 @@ def test_a_failed_trajectory_is_not_evidence():
 def test_a_broken_line_is_named(tmp_path: Path):
     """A file cut in the middle says where."""
     path = tmp_path / "t.jsonl"
-    write_jsonl(path, [])
     path.write_text('{"request_id": 1}\n')
 
     with pytest.raises(ConfigError, match=r"t\.jsonl:1"):
