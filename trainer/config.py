@@ -102,6 +102,7 @@ class AgentGRPOConfig(GRPOConfig):
         if self.load_best_model_at_end and self.metric_for_best_model is None:
             self.metric_for_best_model = "reward"
         super().__post_init__()  # type: ignore[no-untyped-call]
+        self._check_steps()
         self._check_saving()
 
     @property
@@ -199,6 +200,19 @@ class AgentGRPOConfig(GRPOConfig):
             raise ConfigError(
                 f"temperature={self.temperature} must be above 0: a greedy group has no spread"
             )
+
+    def _check_steps(self) -> None:
+        """A run is whole windows: every trajectory is used `num_iterations` times."""
+        every = self.steps_per_window
+        rest = self.max_steps % every
+        if self.max_steps <= 0 or not rest:
+            return
+        below = self.max_steps - rest
+        nearest = [steps for steps in (below, below + every) if steps]
+        raise ConfigError(
+            f"max_steps={self.max_steps} is no multiple of {every}, the optimizer steps of one "
+            f"window: take {' or '.join(map(str, nearest))}"
+        )
 
     def _check_saving(self) -> None:
         """A window is not part of a checkpoint, so checkpoints lie between windows."""

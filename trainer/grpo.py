@@ -114,7 +114,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             refuse_nameless_reference(model, args.beta)
         self.renderer = renderer if renderer is not None else renderer_for(tokenizer)
         self.game = game_of(env, env_kwargs, train_rows=train_dataset, eval_rows=eval_dataset)
-        refuse_endless(self.game, args.max_steps)
+        refuse_endless(self.game, args)
         trl_rewards = TRLRewards(reward_funcs, timeout_s=args.reward_timeout_s)
         self.stage = Stage(
             Judges(self.game, rewards, trl_rewards, args),
@@ -227,7 +227,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         self.stage.weights_changed()
 
     def _load_best_model(self) -> None:
-        super()._load_best_model()  # type: ignore[no-untyped-call]
+        super()._load_best_model()
         self.stage.weights_changed()
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:

@@ -83,10 +83,18 @@ def must_pad(model: PreTrainedModel) -> bool:
     return reason is not None
 
 
-def refuse_endless(game: Game, max_steps: int) -> None:
-    """Raise a `ConfigError` if nothing says when the run is over."""
-    if max_steps <= 0 and game.train.size is None:
+def refuse_endless(game: Game, args: AgentGRPOConfig) -> None:
+    """Raise a `ConfigError` if nothing says when the run is over, or it ends inside a window."""
+    if args.max_steps > 0:
+        return
+    if game.train.size is None:
         raise ConfigError(f"env {game.name!r} makes tasks without end: set max_steps")
+    steps = math.ceil(args.num_train_epochs * steps_per_epoch(game, args))
+    if steps % args.steps_per_window:
+        raise ConfigError(
+            f"num_train_epochs={args.num_train_epochs:g} makes {steps} optimizer steps, no "
+            f"multiple of {args.steps_per_window}, the steps of one window"
+        )
 
 
 def steps_per_epoch(game: Game, args: AgentGRPOConfig) -> int:
@@ -94,7 +102,8 @@ def steps_per_epoch(game: Game, args: AgentGRPOConfig) -> int:
     if game.train.size is None:
         return args.max_steps
     groups = args.groups_per_rank * args.world_size
-    return math.ceil(game.train.size / groups) * args.steps_per_window
+    windows: int = -(-game.train.size // groups)
+    return windows * args.steps_per_window
 
 
 def placeholder() -> Dataset:

@@ -94,20 +94,34 @@ def test_a_window_is_whole_optimizer_steps(make_args: MakeArgs):
     with pytest.raises(ConfigError, match="steps_per_generation=3 is no multiple of"):
         make_args(steps_per_generation=3, gradient_accumulation_steps=2)
 
-    args = make_args(steps_per_generation=4, gradient_accumulation_steps=2, num_iterations=3)
+    args = make_args(
+        steps_per_generation=4, gradient_accumulation_steps=2, num_iterations=3, max_steps=6
+    )
     assert (args.batches_per_window, args.steps_per_window) == (2, 6)
+
+
+def test_a_run_is_whole_windows(make_args: MakeArgs):
+    """Otherwise the last window's trajectories would be used less often than the others."""
+    with pytest.raises(ConfigError, match=r"max_steps=7 .* 2, .* take 6 or 8"):
+        make_args(num_iterations=2, max_steps=7)
+    with pytest.raises(ConfigError, match=r"max_steps=1 .* 2, .* take 2$"):
+        make_args(num_iterations=2, max_steps=1)
+
+    assert make_args(num_iterations=2, max_steps=6).max_steps == 6
+    assert make_args(num_iterations=2, max_steps=-1).max_steps == -1
 
 
 def test_checkpoints_lie_between_windows(make_args: MakeArgs):
     """A window is not saved, so a checkpoint inside one could not be resumed exactly."""
     with pytest.raises(ConfigError, match="save_steps=3 is no multiple of 2"):
-        make_args(num_iterations=2, save_strategy="steps", save_steps=3)
+        make_args(num_iterations=2, save_strategy="steps", save_steps=3, max_steps=4)
 
     with pytest.raises(ConfigError, match=r"save_steps=0\.3 is no multiple of 2"):
         make_args(num_iterations=2, save_strategy="steps", save_steps=0.3, max_steps=10)
 
-    assert make_args(num_iterations=2, save_strategy="steps", save_steps=4).save_steps == 4
-    assert make_args(num_iterations=3, save_strategy="steps").save_steps == 501
+    saved = {"save_strategy": "steps", "max_steps": 6}
+    assert make_args(num_iterations=2, save_steps=4, **saved).save_steps == 4
+    assert make_args(num_iterations=3, **saved).save_steps == 501
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ tokenizer = byte_tokenizer()
 torch.manual_seed(0)
 model = Qwen3ForCausalLM(tiny_config(tokenizer))
 args = AgentGRPOConfig(
-    output_dir=out, use_cpu=True, max_steps=3, num_generations=4, max_completion_length=32,
+    output_dir=out, use_cpu=True, max_steps=4, num_generations=4, max_completion_length=32,
     learning_rate=1e-2, logging_steps=1, save_strategy="no", report_to="none", num_eval_tasks=5,
     **settings,
 )

@@ -339,6 +339,15 @@ class TestLoop:
         with pytest.raises(ConfigError, match="set max_steps"):
             make_trainer(max_steps=-1)
 
+    def test_epochs_are_whole_windows(self, make_trainer: MakeTrainer):
+        """A part of an epoch that ends inside a window is refused like such a `max_steps`."""
+        rows = [{"id": f"row{i}", "number": i} for i in range(4)]
+        settings = {"max_steps": -1, "num_iterations": 2}
+
+        assert make_trainer({"train_dataset": rows}, num_train_epochs=0.5, **settings)
+        with pytest.raises(ConfigError, match=r"num_train_epochs=0\.7 .* 3 .* 2"):
+            make_trainer({"train_dataset": rows}, num_train_epochs=0.7, **settings)
+
     def test_completions_can_be_logged_as_trl_does(self, make_trainer: MakeTrainer, tmp_path: Path):
         """The parquet table of `log_completions`."""
         make_trainer(log_completions=True, num_completions_to_print=0).train()
