@@ -3,7 +3,6 @@
 A run that is refused leaves nothing on disk.
 """
 
-import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from agentgym.commands import Command
 from agentgym.commands.language import Language, load_language
+from agentgym.commands.processes import main_leaves_first, rank, world_size
 from agentgym.commands.recipes import rubric_of, trainer_settings
 from agentgym.commands.stopping import StopRequest
 from agentgym.commands.train_config import TrainConfig
@@ -45,11 +45,13 @@ def train(settings: TrainConfig) -> int:
         template_args=resolved.template_args,
         keep_history=resolved.on_history_rewrite == "keep",
     )
-    is_main = os.environ.get("RANK", "0") == "0"
+    is_main = rank() == 0
     console = Console(quiet=not is_main)
-    with progress_for(console, resolved.title) as progress:
-        interrupted = _run(resolved, folder, checkpoint, language=language, progress=progress)
-    _print_outcome(console, folder)
+    with main_leaves_first():
+        with progress_for(console, resolved.title) as progress:
+            interrupted = _run(resolved, folder, checkpoint, language=language, progress=progress)
+        if is_main:
+            _print_outcome(console, folder)
     return INTERRUPTED if interrupted else 0
 
 
@@ -75,8 +77,6 @@ def _run(
     try:
         run.run(checkpoint, stop)
     except KeyboardInterrupt:
-        if stop.is_asked:
-            trainer.accelerator.wait_for_everyone()  # a launcher kills the rest when one has ended
         return True
     return False
 
@@ -98,7 +98,7 @@ def _build(
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    num_ranks = world_size()
     values = trainer_settings(settings, folder.checkpoints, num_ranks)
     values.setdefault("use_cpu", not torch.cuda.is_available())
     stopper = StopOnRequest(stop)
