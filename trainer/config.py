@@ -48,7 +48,7 @@ class AgentGRPOConfig(GRPOConfig):
     max_completion_length: int = 512
     """Tokens sampled in a trajectory, over all turns."""
     use_bias_correction_kl: bool = False
-    """Not supported; TRL's default is True."""
+    """Multiply the KL term by the ratio; TRL's default is True."""
     scale_rewards: Scale = "group"
     """What a centred reward is divided by."""
     importance_sampling_level: ImportanceLevel = "token"
@@ -147,6 +147,7 @@ class AgentGRPOConfig(GRPOConfig):
             beta=self.beta,
             max_completion_tokens=self.max_completion_length,
             delta=self.delta,
+            use_bias_correction_kl=self.use_bias_correction_kl,
         )
 
     def plan_settings(self, *, padding: bool) -> PlanSettings:

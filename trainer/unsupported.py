@@ -46,7 +46,6 @@ UNSUPPORTED: dict[str, str] = {
     "vespo_lambda_pos": _LOSS,
     "vespo_k_neg": _LOSS,
     "vespo_lambda_neg": _LOSS,
-    "use_bias_correction_kl": "the KL term is the plain k3 estimator",
     "entropy_coef": _ENTROPY,
     "use_adaptive_entropy": _ENTROPY,
     "entropy_coef_min": _ENTROPY,

@@ -30,7 +30,10 @@ MakeArgs = Callable[..., AgentGRPOConfig]
         ("top_entropy_quantile", 0.2),
         ("entropy_coef", 0.1),
         ("multi_objective_aggregation", "normalize_then_sum"),
-        ("use_bias_correction_kl", True),
+        ("torch_empty_cache_steps", 4),
+        ("include_for_metrics", ["loss"]),
+        ("remove_unused_columns", True),
+        ("average_tokens_across_devices", False),
         ("max_tool_calling_iterations", 3),
         ("fp16", True),
     ],
@@ -46,6 +49,44 @@ def test_every_refused_setting_is_one_of_trls():
     known = {field.name for field in fields(GRPOConfig)}
 
     assert set(UNSUPPORTED) <= known
+
+
+HONOURED = set(
+    """
+    output_dir per_device_train_batch_size num_train_epochs max_steps learning_rate
+    lr_scheduler_type lr_scheduler_kwargs warmup_steps optim optim_args optim_target_modules
+    weight_decay adam_beta1 adam_beta2 adam_epsilon gradient_accumulation_steps max_grad_norm
+    bf16 tf32 activation_checkpointing activation_checkpointing_kwargs gradient_checkpointing
+    gradient_checkpointing_kwargs use_cache full_determinism seed use_cpu accelerator_config
+    parallelism_config ddp_find_unused_parameters ddp_bucket_cap_mb ddp_broadcast_buffers
+    ddp_static_graph ddp_backend ddp_timeout fsdp fsdp_config deepspeed local_rank debug
+    logging_strategy logging_steps logging_first_step log_on_each_node logging_nan_inf_filter
+    log_level log_level_replica disable_tqdm report_to run_name project trackio_space_id
+    trackio_bucket_id trackio_static_space_id skip_memory_metrics
+    eval_strategy eval_steps eval_delay eval_on_start
+    save_only_model save_strategy save_steps save_on_each_node save_total_limit
+    enable_jit_checkpoint push_to_hub hub_token hub_private_repo hub_model_id hub_strategy
+    hub_always_push hub_revision load_best_model_at_end metric_for_best_model greater_is_better
+    restore_callback_states_from_checkpoint
+    model_init_kwargs trust_remote_code router_aux_loss_coef disable_dropout cast_lm_head_to_fp32
+    num_generations num_generations_eval max_completion_length shuffle_dataset
+    generation_batch_size steps_per_generation temperature beta num_iterations epsilon delta
+    epsilon_high importance_sampling_level reward_weights scale_rewards loss_type
+    mask_truncated_completions use_bias_correction_kl sync_ref_model ref_model_mixup_alpha
+    ref_model_sync_steps log_completions num_completions_to_print log_unique_prompts
+    log_completions_hub_repo
+    """.split()
+)
+FOR_SCRIPTS = {"do_train", "do_eval", "do_predict", "resume_from_checkpoint"}
+"""Read by no trainer, by Transformers' own word."""
+
+
+def test_every_setting_is_honoured_or_refused():
+    """One that a new release adds must be looked at before it is let through."""
+    known = {field.name for field in fields(GRPOConfig)}
+
+    assert HONOURED | FOR_SCRIPTS | set(UNSUPPORTED) == known
+    assert not (HONOURED | FOR_SCRIPTS) & set(UNSUPPORTED)
 
 
 def test_what_a_trl_config_has_is_a_setting_here_or_refused(make_args: MakeArgs):
@@ -151,6 +192,12 @@ def test_budget_fields_become_the_trajectorys_limits(make_args: MakeArgs):
     budget = make_args(max_completion_length=99, max_turns=3, max_turn_tokens=40).budget
 
     assert (budget.max_sampled_tokens, budget.max_turns, budget.max_turn_tokens) == (99, 3, 40)
+
+
+def test_the_kl_terms_correction_is_a_setting_of_the_loss(make_args: MakeArgs):
+    """Off by default, unlike TRL's."""
+    assert not make_args().loss_settings.use_bias_correction_kl
+    assert make_args(use_bias_correction_kl=True).loss_settings.use_bias_correction_kl
 
 
 def test_the_best_model_is_chosen_by_reward(make_args: MakeArgs):
