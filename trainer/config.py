@@ -6,7 +6,7 @@ config along. A TRL setting that would be ignored here is refused, never dropped
 
 import math
 import os
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 
 import torch
 from trl.trainer.grpo_config import GRPOConfig
@@ -163,7 +163,10 @@ class AgentGRPOConfig(GRPOConfig):
         )
 
     def _refuse_unsupported(self) -> None:
-        defaults = {f.name: f.default for f in fields(self)}
+        defaults = {
+            f.name: f.default if f.default_factory is MISSING else f.default_factory()
+            for f in fields(self)
+        }
         for name, instead in UNSUPPORTED.items():
             value = getattr(self, name)
             if value != defaults[name]:

@@ -8,6 +8,7 @@ _DISTRIBUTION = "the trainer's logprobs would not be those of the distribution s
 _ENTROPY = "the loss has no entropy term"
 _LOSS = "register a loss of your own instead (`agentgym.registry.LOSSES`)"
 _DATA = "data comes from the env's tasks, without a data loader's help"
+_EVALUATION = "evaluation plays the env"
 
 UNSUPPORTED: dict[str, str] = {
     "top_p": f"use 1.0; {_DISTRIBUTION}",
@@ -76,5 +77,20 @@ UNSUPPORTED: dict[str, str] = {
     "dataloader_prefetch_factor": _DATA,
     "train_sampling_strategy": _DATA,
     "data_seed": "set seed",
-    "batch_eval_metrics": "evaluation plays the env",
+    "batch_eval_metrics": _EVALUATION,
+    "eval_accumulation_steps": _EVALUATION,
+    "eval_do_concat_batches": _EVALUATION,
+    "eval_use_gather_object": _EVALUATION,
+    "include_for_metrics": _EVALUATION,
+    "prediction_loss_only": _EVALUATION,
+    "torch_empty_cache_steps": "lower token_budget instead",
+    "average_tokens_across_devices": "tokens are always counted over all processes",
+    "ignore_data_skip": "tasks follow from the number of the step",
+    "remove_unused_columns": _DATA,
+    "label_names": "there are no labels",
+    "length_column_name": _DATA,
+    "dataloader_pin_memory": _DATA,
+    "dataloader_multiprocessing_context": _DATA,
+    "dataloader_in_order": _DATA,
+    "log_multimodal": "only text is supported",
 }
