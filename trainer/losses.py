@@ -15,7 +15,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, UsageError
 from agentgym.registry import LOSSES
 
 ImportanceLevel = Literal["token", "sequence"]
@@ -146,14 +146,14 @@ def policy_loss(tokens: FlatTokens, settings: LossSettings, normalizer: Normaliz
     Raises:
         NotRegisteredError: no such loss.
         ConfigError: `beta` without reference log-probabilities, or an unknown importance level.
-        FloatingPointError: the loss is not finite.
+        UsageError: the loss is not finite.
     """
     loss: Loss = LOSSES.get(settings.loss_type)
     output = loss(tokens, settings, normalizer)
     if not torch.isfinite(output.loss):
-        raise FloatingPointError(
+        raise UsageError(
             f"the {settings.loss_type} loss of {output.num_tokens} tokens is {output.loss.item()}: "
-            "a log-probability or an advantage is not finite, or the ratio overflowed"
+            "lower learning_rate, or look at the last trajectories"
         )
     return output
 
