@@ -57,7 +57,7 @@ class AgentGRPOConfig(GRPOConfig):
 
     advantage_estimator: str = "grpo"
     """A name in `agentgym.registry.ADVANTAGES`."""
-    token_budget: int = 8192
+    token_budget: int = 4096
     """Input tokens of one forward pass, padding included."""
     share_prompts: bool = True
     """Compute the prompt of a group once."""
