@@ -23,7 +23,7 @@ USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; the exit code is 2 for what the caller must change, 130 for Ctrl-C."""
     try:
-        return run(list(sys.argv[1:] if argv is None else argv))
+        return _run_and_flush(list(sys.argv[1:] if argv is None else argv))
     except UsageError as error:
         return _complain(error, USAGE_ERROR)
     except AgentGymError as error:
@@ -33,6 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
+
+
+def _run_and_flush(arguments: list[str]) -> int:
+    """What is still to be printed is printed here, where a reader that is gone is no surprise."""
+    try:
+        return run(arguments)
+    finally:
+        sys.stdout.flush()
 
 
 def run(arguments: list[str]) -> int:

@@ -22,6 +22,14 @@ AGENTGYM = (sys.executable, "-m", "agentgym")
 TRAIN = (*AGENTGYM, "train", "--run-dir", "run", "--eval-tasks", "4")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 PATIENCE_S = 180
+BREAKS_ON_LOG = """\
+from agentgym.progress import LineProgress
+
+def step(self, report):
+    open("nowhere")
+
+LineProgress.step = step
+"""
 
 
 def start(
@@ -155,6 +163,30 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_one_line(tmp_path
     assert summary(tmp_path)["num_steps"] == 1
     assert "cannot write" in summary(tmp_path)["error"]
     assert not list((tmp_path / "run/checkpoints").glob("checkpoint-*"))
+
+
+def test_a_reader_that_is_gone_ends_the_run_quietly(tmp_path: Path):
+    """`| head` has read enough; that is no full disk."""
+    process = start(tmp_path, "--steps", "50", "--num-tasks", "2", "--save-steps", "50")
+    assert process.stdout
+    assert any(line.startswith("step 1/50") for line in process.stdout)
+    process.stdout.close()
+    process.stdout = None
+    code, _, err = finish(process)
+
+    assert (code, err) == (1, "")
+    assert summary(tmp_path)["num_steps"] >= 1
+    assert "error" not in summary(tmp_path)
+
+
+def test_an_error_of_the_operating_system_elsewhere_is_no_full_disk(tmp_path: Path):
+    """It would send people to look at the disk when a reward function lacks a file."""
+    (tmp_path / "plugin.py").write_text(BREAKS_ON_LOG)
+    code, _, err = finish(start(tmp_path, "--steps", "1", "--plugins", "plugin.py"))
+
+    assert code == 1
+    assert "cannot write" not in err
+    assert err.endswith("FileNotFoundError: [Errno 2] No such file or directory: 'nowhere'\n")
 
 
 def test_a_second_interrupt_ends_the_run_at_once(tmp_path: Path):

@@ -110,11 +110,26 @@ class TrainingRun:
         self.progress.phase("training")
         started = time.perf_counter()
         try:
-            with stop.held_back(), storing_checkpoints(self.folder):
+            with stop.held_back(), self._guarded_checkpoints():
                 self.trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         finally:
             self.summary["num_steps"] = self.trainer.state.global_step
             self.summary["train_seconds"] = earlier + time.perf_counter() - started
+
+    @contextmanager
+    def _guarded_checkpoints(self) -> Iterator[None]:
+        """Within the block, a checkpoint that cannot be written is a `StorageError`."""
+        save = self.trainer._save_checkpoint
+
+        def guarded(*args: Any) -> None:
+            with storing_checkpoint(self.folder):
+                save(*args)  # type: ignore[no-untyped-call]
+
+        self.trainer._save_checkpoint = guarded  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            self.trainer._save_checkpoint = save  # type: ignore[method-assign]
 
     @property
     def is_main(self) -> bool:
@@ -141,7 +156,7 @@ class TrainingRun:
 
 
 @contextmanager
-def storing_checkpoints(folder: RunFolder) -> Iterator[None]:
+def storing_checkpoint(folder: RunFolder) -> Iterator[None]:
     """Turn what the libraries raise when the disk is full into one line, and make room again.
 
     Raises:

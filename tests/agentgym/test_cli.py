@@ -1,6 +1,7 @@
 """The command line as people use it, in this process wherever a second one adds nothing."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,22 @@ def test_lists_and_help_load_no_torch():
 
     assert process.returncode == 0, process.stderr
     assert "calculator" in process.stdout
+
+
+@pytest.mark.parametrize("line", ["envs --names", "tools --json", "rollout --policy oracle --n 2"])
+def test_a_reader_that_is_gone_ends_a_command_quietly(line: str):
+    """`| head` has read enough."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.run(
+        [sys.executable, "-m", "agentgym", *line.split()],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+
+    assert (process.returncode, process.stderr) == (1, "")
 
 
 def test_names_are_bare_and_one_per_line(run):
