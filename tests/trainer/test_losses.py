@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from agentgym.errors import ConfigError, NotRegisteredError
+from agentgym.errors import ConfigError, NotRegisteredError, UsageError
 from agentgym.registry import LOSSES
 from agentgym.trainer.losses import (
     FlatTokens,
