@@ -93,6 +93,10 @@ class Stop(Protocol):
 
     is_asked: bool
 
+    def announce(self) -> None:
+        """Say so, once."""
+        ...
+
 
 class StopOnRequest(AgentCallback):
     """Ends the loop after the window in which a stop was asked for, with a checkpoint.
@@ -106,10 +110,21 @@ class StopOnRequest(AgentCallback):
         self.ranks: Ranks | None = None
         """To agree with the other processes; set once the trainer is there."""
 
+    def on_trajectory(self, output: RolloutOutput) -> None:
+        """Say that a stop was asked for."""
+        self._stop.announce()
+
+    def on_substep_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Say that a stop was asked for."""
+        self._stop.announce()
+
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         """Ask for a checkpoint and the end, once the window is used up: none is in a checkpoint."""
+        self._stop.announce()
         assert isinstance(args, AgentGRPOConfig)
         if state.global_step % args.steps_per_window:
             return control

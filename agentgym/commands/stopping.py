@@ -1,4 +1,8 @@
-"""Ctrl-C during training: the first asks for an end after this step, the second ends it now."""
+"""Ctrl-C during training: the first asks for an end after this step, the second ends it now.
+
+A signal may arrive in the middle of a print, so its handler only sets a flag; what is to be said
+about it is said at the next place where something could be printed anyway.
+"""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -13,13 +17,14 @@ class StopRequest:
     """Turns interrupts into `KeyboardInterrupt` while it is entered, and holds one back in steps.
 
     Args:
-        on_request: called when an interrupt is held back.
+        on_request: called once, by `announce`, when an interrupt was held back.
     """
 
     def __init__(self, on_request: Callable[[], None]) -> None:
         self.is_asked = False
         """Whether an interrupt was held back."""
         self._on_request = on_request
+        self._is_announced = False
         self._holds_back = False
         self._handlers: dict[int, Any] = {}
 
@@ -47,4 +52,9 @@ class StopRequest:
         if self.is_asked or not self._holds_back:
             raise KeyboardInterrupt
         self.is_asked = True
-        self._on_request()
+
+    def announce(self) -> None:
+        """Say that an interrupt was held back, unless that has been said; never from a handler."""
+        if self.is_asked and not self._is_announced:
+            self._is_announced = True
+            self._on_request()

@@ -1,0 +1,30 @@
+"""Ctrl-C asks, and asks again."""
+
+import signal
+
+import pytest
+
+from agentgym.commands.stopping import StopRequest
+
+
+def test_a_handler_prints_nothing_and_the_next_safe_place_says_it_once():
+    """A signal may arrive within a print, and the printer cannot be entered twice."""
+    said: list[str] = []
+    stop = StopRequest(lambda: said.append("stopping"))
+
+    with pytest.raises(KeyboardInterrupt), stop, stop.held_back():
+        stop.announce()
+        assert said == []
+        signal.raise_signal(signal.SIGINT)
+        assert (said, stop.is_asked) == ([], True)
+        stop.announce()
+        stop.announce()
+    assert said == ["stopping"]
+
+
+def test_the_second_interrupt_is_raised_where_it_arrives():
+    """A step may take many minutes."""
+    with StopRequest(lambda: None) as stop, pytest.raises(KeyboardInterrupt), stop.held_back():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
