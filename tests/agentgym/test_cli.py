@@ -100,13 +100,16 @@ def test_lists_and_help_load_no_torch():
     assert "calculator" in process.stdout
 
 
-@pytest.mark.parametrize("line", ["envs --names", "tools --json", "rollout --policy oracle --n 2"])
+@pytest.mark.parametrize(
+    "line", ["envs --names", "tools --json", "train --help", "rollout --policy oracle --n 2"]
+)
 def test_a_reader_that_is_gone_ends_a_command_quietly(line: str):
     """`| head` has read enough."""
     reading, writing = os.pipe()
     os.close(reading)
     process = subprocess.run(
         [sys.executable, "-m", "agentgym", *line.split()],
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
         stdout=writing,
         stderr=subprocess.PIPE,
         text=True,
