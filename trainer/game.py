@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from agentgym import envs
 from agentgym.envs.base import Env
 from agentgym.envs.taskset import TaskSet
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, boundary
 from agentgym.trainer.sampler import Tasks
 
 MakeEnv = Callable[[], Env]
@@ -22,9 +23,31 @@ class Game:
     make_env: MakeEnv
     reward_weights: dict[str, float]
     """The env's own, by name."""
-    train: Tasks
-    held_out: Callable[[], Tasks]
-    """Tasks for evaluation; asked for only when there is one."""
+    split: Callable[[str], Tasks]
+    """Tasks of a split, `train` or `eval`; the env's are asked for only when they are needed."""
+
+    @cached_property
+    def train(self) -> Tasks:
+        """Tasks to train on.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        return self._tasks("train")
+
+    def held_out(self) -> Tasks:
+        """Tasks for evaluation.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        return self._tasks("eval")
+
+    def _tasks(self, split: str) -> Tasks:
+        tasks = self.split(split)
+        if tasks.size == 0:
+            raise ConfigError(f"env {self.name!r} has no tasks in split {split!r}")
+        return tasks
 
 
 Rows = Sequence[Mapping[str, Any]]
@@ -42,31 +65,31 @@ def game_of(
 
     Raises:
         NotRegisteredError: no such env.
-        ConfigError: a factory was given arguments.
+        ConfigError: a factory was given arguments, or the env cannot be built.
     """
     make_env = _factory(env, dict(env_kwargs or {}))
-    probe = make_env()
-    try:
-        return Game(
-            name=env if isinstance(env, str) else _name(env),
-            make_env=make_env,
-            reward_weights=dict(probe.reward_weights),
-            train=probe.tasks("train") if train_rows is None else TaskSet.from_rows(train_rows),
-            held_out=lambda: _held_out(make_env, eval_rows),
-        )
-    finally:
+    name = env if isinstance(env, str) else _name(env)
+    with boundary(ConfigError, f"env {name!r} cannot be built"):
+        probe = make_env()
+        weights = dict(probe.reward_weights)
         probe.close()
+    rows = {"train": train_rows, "eval": eval_rows}
+
+    def split(which: str) -> Tasks:
+        given = rows[which]
+        return TaskSet.from_rows(given) if given is not None else _own_tasks(name, make_env, which)
+
+    return Game(name=name, make_env=make_env, reward_weights=weights, split=split)
 
 
-def _held_out(make_env: MakeEnv, rows: Rows | None) -> Tasks:
-    if rows is not None:
-        return TaskSet.from_rows(rows)
-    probe = make_env()
-    try:
-        tasks: Tasks = probe.tasks("eval")
-        return tasks
-    finally:
-        probe.close()
+def _own_tasks(name: str, make_env: MakeEnv, split: str) -> Tasks:
+    with boundary(ConfigError, f"env {name!r}: tasks of split {split!r}"):
+        probe = make_env()
+        try:
+            tasks: Tasks = probe.tasks(split)
+            return tasks
+        finally:
+            probe.close()
 
 
 def _factory(env: str | MakeEnv, kwargs: dict[str, Any]) -> MakeEnv:

@@ -1,0 +1,52 @@
+"""An env's own start-up code is foreign: what goes wrong in it is one line that names the env."""
+
+from typing import Any
+
+import pytest
+
+from agentgym.envs import TaskSet
+from agentgym.errors import ConfigError
+from agentgym.trainer.game import game_of
+
+
+def test_an_env_that_cannot_be_built_is_named(words_env: Any):
+    """Its author's error would otherwise end the run with a traceback."""
+
+    class Broken(words_env):
+        def __init__(self) -> None:
+            raise ValueError("no such data set")
+
+    with pytest.raises(ConfigError, match="'function' cannot be built: ValueError: no such"):
+        game_of(lambda: Broken())
+    with pytest.raises(ConfigError, match="'Broken' cannot be built: ValueError: no such"):
+        game_of(Broken)
+
+
+def test_tasks_that_cannot_be_listed_name_env_and_split(words_env: Any):
+    """Most data sets are read there."""
+
+    class Unreadable(words_env):
+        def tasks(self, split: str = "train") -> TaskSet:
+            if split == "train":
+                return super().tasks(split)
+            raise OSError("no such file")
+
+    game = game_of(Unreadable)
+    with pytest.raises(ConfigError, match="'Unreadable': tasks of split 'eval': OSError: no such"):
+        game.held_out()
+
+
+def test_a_split_without_tasks_is_refused_when_it_is_asked_for(words_env: Any):
+    """The other one may be all that is played."""
+
+    class Empty(words_env):
+        def tasks(self, split: str = "train") -> TaskSet:
+            return TaskSet.from_rows([])
+
+    game = game_of(Empty)
+    with pytest.raises(ConfigError, match="'Empty' has no tasks in split 'train'"):
+        _ = game.train
+    with pytest.raises(ConfigError, match="'Empty' has no tasks in split 'eval'"):
+        game.held_out()
+    with pytest.raises(ConfigError, match="split 'train'"):
+        _ = game_of(words_env, train_rows=[]).train
