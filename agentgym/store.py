@@ -114,6 +114,31 @@ def undo_folders(path: Path) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def first_free(folders: Iterable[Path]) -> Iterator[Path]:
+    """Make the first folder that is not there; if the block fails, it is removed if empty.
+
+    Of processes that ask for the same folders at once, each gets another one.
+
+    Raises:
+        StorageError: it could not be made.
+    """
+    for folder in folders:
+        with undo_folders(folder.parent):
+            with storing(folder):
+                try:
+                    folder.mkdir(parents=True)
+                except FileExistsError:
+                    continue
+            try:
+                yield folder
+            except BaseException:
+                with suppress(OSError):
+                    folder.rmdir()
+                raise
+        return
+
+
 class RunFolder:
     """One run on disk.
 

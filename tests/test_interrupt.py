@@ -135,6 +135,17 @@ def test_the_line_that_is_printed_goes_on_with_a_run_without_a_name(tmp_path: Pa
     assert num_lines(rows) == 3
 
 
+def test_runs_that_are_started_together_have_folders_of_their_own(tmp_path: Path):
+    """Both see that the same name is free."""
+    flags = ("--steps", "1", "--num-tasks", "1", "--group-size", "2", "--eval-tasks", "0")
+    both = [start(tmp_path, *flags, command=(*AGENTGYM, "train")) for _ in range(2)]
+
+    assert [finish(process)[0] for process in both] == [0, 0]
+    for name in ("calculator-1", "calculator-2"):
+        assert num_lines(tmp_path / "runs" / name / "metrics.jsonl") == 1
+        assert f"name: {name}\n" in (tmp_path / "runs" / name / "config.yaml").read_text()
+
+
 def test_a_killed_run_leaves_whole_lines_and_goes_on(tmp_path: Path):
     """Machines lose power; what was written before counts."""
     process = start(tmp_path, "--steps", "3", "--save-steps", "1")

@@ -23,6 +23,16 @@ def world_size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def from_main(value: str) -> str:
+    """What the main process has; once the trainer's settings have formed the group."""
+    if world_size() == 1:
+        return value
+    from accelerate.utils import broadcast_object_list
+
+    values: list[str] = broadcast_object_list([value])
+    return values[0]
+
+
 @contextmanager
 def main_leaves_first() -> Iterator[None]:
     """On every way out of the block, the other processes wait until the main one is out of it."""

@@ -4,26 +4,31 @@ A run that is refused leaves nothing on disk.
 """
 
 import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 from agentgym.commands import Command
 from agentgym.commands.language import Language, load_language
-from agentgym.commands.processes import main_leaves_first, rank, world_size
+from agentgym.commands.processes import from_main, main_leaves_first, rank, world_size
 from agentgym.commands.recipes import rubric_of, trainer_settings
 from agentgym.commands.stopping import StopRequest
-from agentgym.commands.train_config import TrainConfig
+from agentgym.commands.train_config import TrainConfig, free_folders
 from agentgym.config import to_yaml
 from agentgym.errors import ConfigError
 from agentgym.progress import Progress, duration, progress_for
-from agentgym.store import RunFolder, undo_folders
+from agentgym.store import RunFolder, first_free, undo_folders
 from agentgym.trainer.game import game_of
 from agentgym.trainer.tiny_policy import PATH as TINY_POLICY
 
 if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
+    from agentgym.trainer.config import AgentGRPOConfig
     from agentgym.trainer.grpo import AgentGRPOTrainer
 
 INTERRUPTED = 130
@@ -49,27 +54,34 @@ def train(settings: TrainConfig) -> int:
     console = Console(quiet=not is_main)
     with main_leaves_first():
         with progress_for(console, resolved.title) as progress:
-            interrupted = _run(resolved, folder, checkpoint, language=language, progress=progress)
+            outcome = _run(resolved, checkpoint, language=language, progress=progress)
         if is_main:
-            _print_outcome(console, folder)
-    return INTERRUPTED if interrupted else 0
+            _print_outcome(console, outcome.folder)
+    return INTERRUPTED if outcome.interrupted else 0
+
+
+class _Outcome(NamedTuple):
+    folder: RunFolder
+    interrupted: bool
 
 
 def _run(
-    settings: TrainConfig,
-    folder: RunFolder,
-    checkpoint: Path | None,
-    *,
-    language: Language,
-    progress: Progress,
-) -> bool:
-    """Load, train; True if the user stopped it."""
+    settings: TrainConfig, checkpoint: Path | None, *, language: Language, progress: Progress
+) -> _Outcome:
+    """Load, train."""
     progress.phase("loading")
     from agentgym.commands.training import TrainingRun
+    from agentgym.trainer.run_callbacks import FollowRun, StopOnRequest
 
     stop = StopRequest(lambda: progress.phase("stopping soon (Ctrl-C again: at once)"))
-    with undo_folders(folder.checkpoints):
-        trainer = _build(settings, folder, language, stop=stop, progress=progress)
+    args = _trainer_args(settings)
+    with _own_folder(settings) as folder:
+        if settings.given_folder is None:
+            settings = settings.model_copy(update={"name": folder.path.name})
+        args.output_dir = str(folder.checkpoints)
+        stopper = StopOnRequest(stop)
+        trainer = _build(settings, args, language, (FollowRun(folder, progress), stopper))
+        stopper.ranks = trainer.ranks
     run = TrainingRun(settings, folder, trainer, progress)
     if run.is_main:
         folder.create(to_yaml(settings))
@@ -77,35 +89,58 @@ def _run(
     try:
         run.run(checkpoint, stop)
     except KeyboardInterrupt:
-        return True
-    return False
+        return _Outcome(folder, interrupted=True)
+    return _Outcome(folder, interrupted=False)
+
+
+@contextmanager
+def _own_folder(settings: TrainConfig) -> Iterator[RunFolder]:
+    """The run's folder, on every process; what was made of it is removed if the block fails.
+
+    One whose name was left open is made at once, so that no other run can take the name.
+    """
+    with ExitStack() as undo:
+        path = settings.given_folder
+        if path is None and rank() == 0:
+            path = undo.enter_context(first_free(free_folders(settings.env)))
+        folder = RunFolder(Path(from_main(str(path))))
+        undo.enter_context(undo_folders(folder.checkpoints))
+        yield folder
+
+
+def _trainer_args(settings: TrainConfig) -> "AgentGRPOConfig":
+    """Settings of the trainer, with a place yet to be found; forms the group of processes."""
+    import torch
+    from transformers.utils import logging
+
+    from agentgym.trainer.pipeline import make_args
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    values = trainer_settings(settings, settings.folder / "checkpoints", world_size())
+    values.setdefault("use_cpu", not torch.cuda.is_available())
+    args = make_args(values)
+    if args.world_size != world_size():
+        raise ConfigError(
+            f"{world_size()} processes were started, but they do not form one group of this trainer"
+        )
+    return args
 
 
 def _build(
     settings: TrainConfig,
-    folder: RunFolder,
+    args: "AgentGRPOConfig",
     language: Language,
-    *,
-    stop: StopRequest,
-    progress: Progress,
+    callbacks: Sequence["TrainerCallback"],
 ) -> "AgentGRPOTrainer":
-    import torch
     from transformers import PrinterCallback
-    from transformers.utils import logging
 
-    from agentgym.trainer.pipeline import Recipe, build, make_args
-    from agentgym.trainer.run_callbacks import FollowRun, StopOnRequest
+    from agentgym.trainer.pipeline import Recipe, build
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    num_ranks = world_size()
-    values = trainer_settings(settings, folder.checkpoints, num_ranks)
-    values.setdefault("use_cpu", not torch.cuda.is_available())
-    stopper = StopOnRequest(stop)
     trainer = build(
         Recipe(
             model=language.name,
-            args=make_args(values),
+            args=args,
             env=settings.env,
             env_kwargs=settings.env_args,
             rewards=settings.rewards,
@@ -113,15 +148,10 @@ def _build(
             trainer=settings.trainer,
             tokenizer=language.tokenizer,
             renderer=language.renderer,
-            callbacks=[FollowRun(folder, progress), stopper],
+            callbacks=callbacks,
         )
     )
-    if trainer.ranks.count != num_ranks:
-        raise ConfigError(
-            f"{num_ranks} processes were started, but they do not form one group of this trainer"
-        )
     trainer.remove_callback(PrinterCallback)
-    stopper.ranks = trainer.ranks
     return trainer
 
 

@@ -5,7 +5,8 @@ that depends on the policy is `None` until `resolved` chooses it, so that the sa
 and says what was run.
 """
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -99,9 +100,13 @@ class TrainConfig(
 
     @property
     def folder(self) -> Path:
-        """Of the run; a name that is free if none was given."""
-        given = _folder_of(self.name, self.run_dir)
-        return given if given is not None else RUNS / _free_name(self.env)
+        """Of the run; one that is free now if none was given."""
+        return self.given_folder or next(free_folders(self.env))
+
+    @property
+    def given_folder(self) -> Path | None:
+        """Of the run, if it was given."""
+        return _folder_of(self.name, self.run_dir)
 
     @property
     def title(self) -> str:
@@ -120,15 +125,16 @@ class TrainConfig(
         return iterations * max(1, steps // accumulation)
 
     def resolved(self) -> Self:
-        """With everything chosen that was left open; a saved one starts the same run again."""
+        """With everything chosen that was left open but the folder.
+
+        A saved one starts the same run again.
+        """
         chosen = TINY if self.model is None else PRETRAINED
         filled = {name: value for name, value in chosen.items() if self.model_dump()[name] is None}
         steps = self.steps or chosen["steps"]
         if self.save_steps is None:
             window = self._steps_per_window
             filled["save_steps"] = max(1, steps // 4 // window) * window
-        if self.run_dir is None:
-            filled["name"] = self.folder.name
         return self.model_copy(update={**filled, "resume": False})
 
 
@@ -138,9 +144,8 @@ def _folder_of(name: str | None, run_dir: Path | str | None) -> Path | None:
     return None if name is None else RUNS / name
 
 
-def _free_name(env: str) -> str:
+def free_folders(env: str) -> Iterator[Path]:
+    """Folders without end for runs whose name was left open; those that are there are left out."""
     base = env.rpartition("/")[2].lower()
-    number = 1
-    while (RUNS / f"{base}-{number}").exists():
-        number += 1
-    return f"{base}-{number}"
+    folders = (RUNS / f"{base}-{number}" for number in itertools.count(1))
+    return (folder for folder in folders if not folder.exists())

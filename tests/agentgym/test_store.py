@@ -4,8 +4,9 @@ import json
 import os
 import resource
 import signal
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from agentgym.store import (
     StorageError,
     append,
     drop_cut_line,
+    first_free,
     step_name,
     write_atomically,
 )
@@ -67,6 +69,39 @@ def test_a_folder_with_content_is_refused_and_an_empty_one_is_not(run: RunFolder
 
     with pytest.raises(ConfigError, match=r"not empty.*--resume"):
         run.refuse_unusable()
+
+
+def test_every_one_who_asks_at_once_gets_a_folder_of_its_own(tmp_path: Path):
+    """Runs that are started together look for a free name together."""
+    folders = [tmp_path / "runs" / str(number) for number in range(8)]
+    barrier = threading.Barrier(8)
+    got: list[Path] = []
+
+    def ask() -> None:
+        barrier.wait()
+        with first_free(folders) as folder:
+            got.append(folder)
+
+    threads = [threading.Thread(target=ask) for _ in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == folders
+    assert all(folder.is_dir() for folder in folders)
+
+
+def test_a_folder_that_was_made_in_vain_is_removed(tmp_path: Path):
+    """A refused run leaves nothing."""
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    taken = []
+    for runs in ("runs", "others"):
+        with suppress(KeyError), first_free([tmp_path / runs / name for name in "ab"]) as folder:
+            taken.append(folder)
+            raise KeyError
+
+    assert taken == [tmp_path / "runs" / "b", tmp_path / "others" / "a"]
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "runs", tmp_path / "runs" / "a"]
 
 
 def test_trajectories_come_back_as_they_were(run: RunFolder):

@@ -18,7 +18,7 @@ if os.environ["RANK"] == "0":
     write_summary = RunFolder.write_summary
 
     def write_late(self, summary):
-        time.sleep(3)
+        time.sleep(8)
         write_summary(self, summary)
 
     RunFolder.write_summary = write_late
@@ -52,11 +52,12 @@ def train(folder: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
 
 def test_the_outcome_is_told_once_by_the_process_that_knows_it(tmp_path: Path):
     """The others may be done before the summary is written."""
-    process = train(tmp_path, "--run-dir", "run")
+    process = train(tmp_path)
 
     assert process.returncode == 0, process.stderr
     assert "Traceback" not in process.stderr
-    assert process.stdout.count("run folder: run") == 1
+    assert process.stdout.count("run folder: runs/calculator-1\n") == 1
+    assert [folder.name for folder in (tmp_path / "runs").iterdir()] == ["calculator-1"]
 
 
 def test_a_run_that_fails_everywhere_writes_down_what_it_knows(tmp_path: Path):

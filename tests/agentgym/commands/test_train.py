@@ -123,6 +123,7 @@ def test_a_run_that_goes_on_has_its_own_settings(tmp_path: Path):
 def test_a_folder_that_is_given_replaces_the_name_beneath_it(where: tuple[str, ...]):
     """A saved config has the run's name, and the line that goes on with it names the folder."""
     saved = train_config(*where)
+    saved = saved.model_copy(update={"name": saved.folder.name})
     saved.folder.mkdir(parents=True)
     (saved.folder / "config.yaml").write_text(to_yaml(saved))
 
