@@ -6,13 +6,10 @@ is recorded: what the loop sent is what a test wants to see.
 """
 
 import inspect
-import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Self
 
 from agentgym.engines.base import FinishReason, Generation, Sampling
 from agentgym.errors import ConfigError, EngineError, boundary
@@ -195,29 +192,6 @@ class ScriptedEngine(CallableEngine):
         )
         self._script = script if isinstance(script, Mapping) else {"*": script}
 
-    @classmethod
-    def from_file(
-        cls, path: Path, *, encode: Encode | None = None, stop_token_id: int | None = None
-    ) -> Self:
-        """Script from JSON: a list of turns, or an object of lists by session name.
-
-        A turn is a text or a list of token ids.
-
-        Raises:
-            ConfigError: the file cannot be read or holds something else; names it.
-        """
-        try:
-            script = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot read the script {path}: {error}") from error
-        by_session = script if isinstance(script, dict) else {"*": script}
-        wrong = [name for name, turns in by_session.items() if not _are_turns(turns)]
-        if wrong:
-            raise ConfigError(
-                f"{path}: the script of {wrong[0]!r} must be a list of texts or of token id lists"
-            )
-        return cls(by_session, encode=encode, stop_token_id=stop_token_id)
-
     def _next_turn(self, call: EngineCall) -> Turn:
         matches = (turns for name, turns in self._script.items() if _matches(call.session, name))
         turns = next(matches, None)
@@ -243,10 +217,3 @@ def _as_turn(answer: Turn) -> ScriptedTurn:
     if isinstance(answer, str):
         return ScriptedTurn(text=answer)
     return ScriptedTurn(token_ids=answer)
-
-
-def _are_turns(turns: object) -> bool:
-    return isinstance(turns, list) and all(
-        isinstance(turn, str) or (isinstance(turn, list) and all(type(i) is int for i in turn))
-        for turn in turns
-    )

@@ -10,6 +10,7 @@ import pytest
 
 from agentgym.cli import COMMANDS, main
 from agentgym.commands.policies import read_script
+from agentgym.errors import ConfigError
 from agentgym.trajectory import read_jsonl
 
 SCRIPT = """\
@@ -201,6 +202,16 @@ def test_scripts_are_lists_of_turns(tmp_path: Path, name: str, text: str, script
     (tmp_path / name).write_text(text)
 
     assert read_script(tmp_path / name) == script
+
+
+@pytest.mark.parametrize("content", ["{", "3", '[["a"]]', '{"a": "text"}', "[[1.5]]", "[[true]]"])
+def test_a_script_of_anything_else_is_refused_by_name(tmp_path: Path, content: str):
+    """Turns are texts or lists of token ids."""
+    path = tmp_path / "script.json"
+    path.write_text(content)
+
+    with pytest.raises(ConfigError, match=r"script\.json"):
+        read_script(path)
 
 
 def test_an_existing_file_is_kept_unless_it_is_gone_on_with(run, tmp_path: Path):

@@ -1,9 +1,7 @@
 """Engines without a model obey the limits of one with a model and remember what was asked."""
 
 import asyncio
-import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -176,27 +174,3 @@ async def test_a_closed_engine_answers_nothing() -> None:
 
     with pytest.raises(EngineError, match="closed"):
         await ask(engine)
-
-
-async def test_a_script_file_holds_one_script_or_several(tmp_path: Path) -> None:
-    one, several = tmp_path / "one.json", tmp_path / "several.json"
-    one.write_text(json.dumps(["a", [5, 6]]))
-    several.write_text(json.dumps({"x*": [[7]], "*": [[8]]}))
-
-    engine = ScriptedEngine.from_file(one, encode=encode)
-    assert [(await ask(engine)).token_ids for _ in range(2)] == [(97, STOP), (5, 6)]
-    assert (await ask(ScriptedEngine.from_file(several), session="y")).token_ids == (8,)
-
-
-@pytest.mark.parametrize("content", ["{", "3", '[["a"]]', '{"a": "text"}', "[[1.5]]", "[[true]]"])
-def test_a_script_file_with_anything_else_is_refused_by_name(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "script.json"
-    path.write_text(content)
-
-    with pytest.raises(ConfigError, match=str(path)):
-        ScriptedEngine.from_file(path)
-
-
-def test_a_script_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"missing\.json"):
-        ScriptedEngine.from_file(tmp_path / "missing.json")
