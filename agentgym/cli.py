@@ -14,7 +14,9 @@ from agentgym.errors import AgentGymError, UsageError
 from agentgym.registry import Registry
 
 COMMANDS: Registry[Command] = Registry("command")
-for _name in ("train", "rollout", "envs", "tools"):
+NAMES = ("train", "rollout", "envs", "tools")
+"""In the order of the overview."""
+for _name in NAMES:
     COMMANDS.register(_name, f"agentgym.commands.{_name}:COMMAND")
 
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
@@ -62,7 +64,7 @@ def run(arguments: list[str]) -> int:
 
 def _overview() -> str:
     lines = ["usage: agentgym COMMAND [FILE.yaml ...] [--flag value ...]", "", "commands:"]
-    for name in ("train", "rollout", "envs", "tools"):
+    for name in NAMES:
         summary = (COMMANDS.get(name).config.__doc__ or "").split("\n")[0]
         lines.append(f"  {name:<9} {summary}")
     return "\n".join([*lines, "", "`agentgym COMMAND --help` lists the settings of a command."])
