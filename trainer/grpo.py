@@ -56,7 +56,7 @@ from agentgym.trainer.stage import Judges, Stage, agent_callbacks
 from agentgym.trainer.trl_rewards import TRLRewards
 from agentgym.trainer.update import Update
 from agentgym.trainer.window import Window, make_window
-from agentgym.trajectory import RolloutRequest
+from agentgym.trajectory import RolloutOutput, RolloutRequest
 
 trl_contract.check()
 
@@ -292,7 +292,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         ).outputs
         for callback in agent_callbacks(self):
             callback.on_evaluation(args, self.state, self.control, outputs=outputs, name=name)
-        return evaluation_metrics(self.ranks.gather_all([Episode.of(output) for output in outputs]))
+        return evaluation_metrics(self._everyones_episodes(outputs))
 
     # --- one window
 
@@ -303,7 +303,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         requests = self.sampler.groups(range(first, first + per_rank))
         played = self._play(requests, temperature=args.temperature)
         outputs = played.outputs
-        episodes = self.ranks.gather_all([Episode.of(output) for output in outputs])
+        episodes = self._everyones_episodes(outputs)
         rewards = torch.tensor([_number(e.reward) for e in episodes], dtype=torch.float64)
         everyones = self.compute_advantages(rewards, [episode.group for episode in episodes])
         advantages = self.ranks.own(everyones.tolist())
@@ -326,6 +326,11 @@ class AgentGRPOTrainer(GRPOTrainer):
     def _play(self, requests: Sequence[RolloutRequest], *, temperature: float) -> Played:
         self.policy.train(False)
         return self.stage.play(requests, self, self.ranks, temperature=temperature)
+
+    def _everyones_episodes(self, outputs: Sequence[RolloutOutput]) -> list[Episode]:
+        episodes = self.ranks.gather_all([Episode.of(output) for output in outputs])
+        self.stage.judges.refuse_unseen(episodes)
+        return episodes
 
     # --- one optimizer step
 

@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from agentgym.engines.base import Engine
+from agentgym.errors import ConfigError
 from agentgym.rendering.base import Renderer
 from agentgym.rewards.rubric import Rubric
 from agentgym.rollout.player import Player
 from agentgym.rollout.scheduler import Scheduler
 from agentgym.trainer.callbacks import AgentCallback
 from agentgym.trainer.config import AgentGRPOConfig
+from agentgym.trainer.episodes import Episode
 from agentgym.trainer.game import Game, weights_by_name
 from agentgym.trainer.ranks import Ranks
 from agentgym.trainer.rollouts import Played, Rollouts
@@ -32,6 +34,21 @@ class Judges:
             game.reward_weights, [*functions, *trl.names], args.reward_weights
         )
         self.rubric = Rubric(functions, self.weights, timeout_s=args.reward_timeout_s)
+        self._unseen = self.weights.keys() - game.reward_weights.keys() - {*functions, *trl.names}
+
+    def refuse_unseen(self, episodes: Sequence[Episode]) -> None:
+        """Hold weights that nobody declared a reward for against the rewards that were given.
+
+        Raises:
+            ConfigError: some trajectory was scored, and none has a reward of that name.
+        """
+        seen = {name for episode in episodes for name in episode.rewards}
+        if seen and self._unseen - seen:
+            raise ConfigError(
+                f"reward_weights names {min(self._unseen - seen)!r}, but the rewards are "
+                f"{', '.join(sorted(seen))}"
+            )
+        self._unseen -= seen
 
 
 class Stage:

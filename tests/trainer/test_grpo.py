@@ -75,6 +75,27 @@ class TestRewards:
         with pytest.raises(ConfigError, match="'lenght', but the rewards are low, turns, length"):
             make_trainer({"rewards": [length]}, reward_weights={"lenght": 1.0})
 
+    def test_a_weight_for_a_reward_that_never_comes_stops_the_first_window(
+        self, make_trainer: MakeTrainer, words_env: type[Env]
+    ):
+        """Where the env does not say what it gives, its first trajectories do."""
+
+        class Silent(words_env):  # type: ignore[misc,valid-type]
+            reward_weights: dict[str, float] = {}
+
+        wrong = {"low": 1.0, "trns": 0.5, "length": 1.0}
+        trainer = make_trainer({"env": Silent, "rewards": [length]}, reward_weights=wrong)
+        before = weights(trainer)
+        message = "names 'trns', but the rewards are length, low, turns"
+        with pytest.raises(ConfigError, match=message):
+            trainer.train()
+        with pytest.raises(ConfigError, match=message):
+            trainer.evaluate_env()
+        assert torch.equal(before, weights(trainer))
+
+        right = {"low": 1.0, "turns": 0.5}
+        make_trainer({"env": Silent, "rewards": [length]}, reward_weights=right).train()
+
     def test_two_rewards_of_one_name_are_refused(self, make_trainer: MakeTrainer):
         """Whether they come as functions or from TRL's side."""
 
