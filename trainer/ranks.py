@@ -6,13 +6,13 @@ played, and control flow only ever depends on what every rank has been told.
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from agentgym.errors import AgentGymError, UsageError
+from agentgym.errors import AgentGymError, EpisodeError, UsageError
 
 T = TypeVar("T")
 
@@ -53,27 +53,52 @@ class Ranks:
         """Do rank-local work of any length; if it fails on one rank, it fails on all of them.
 
         The wait for the slowest rank is on the rendezvous store, where no collective's timeout
-        runs.
+        runs. A rank that is interrupted says so and does not wait.
+
+        Raises:
+            UsageError: or an `EpisodeError`, or whatever was raised here; of the same kind where
+                it was raised on another rank.
         """
         if self.count == 1:
             return work()
-        failure: AgentGymError | None = None
+        self._meetings += 1
         try:
             result = work()
-        except AgentGymError as error:
-            failure = error
-        self._meet()
-        errors = self.gather(None if failure is None else f"rank {self.index}: {failure}")
-        if failure is not None:
-            raise failure
-        elsewhere = [error for error in errors if error is not None]
-        if elsewhere:
-            raise UsageError(elsewhere[0])
+        except BaseException as error:
+            self._tell(f"{_kind(error)} rank {self.index}: {_message(error)}")
+            if isinstance(error, Exception):
+                self._hear()
+            raise
+        self._tell("")
+        for told in filter(None, self._hear()):
+            kind, message = told.split(" ", 1)
+            raise _KINDS[kind](message)
         return result
 
-    def _meet(self) -> None:
-        store = dist.distributed_c10d._get_default_store()
-        self._meetings += 1
+    def _tell(self, outcome: str) -> None:
+        _store().set(f"agentgym/{self._meetings}/{self.index}", outcome)
+
+    def _hear(self) -> list[str]:
+        """What every rank told at this meeting, once all of them have."""
         names = [f"agentgym/{self._meetings}/{rank}" for rank in range(self.count)]
-        store.set(names[self.index], "here")
-        store.wait(names, PATIENCE)
+        _store().wait(names, PATIENCE)
+        return [_store().get(name).decode() for name in names]
+
+
+def _store() -> Any:
+    return dist.distributed_c10d._get_default_store()
+
+
+_KINDS: dict[str, type[BaseException]] = {
+    kind.__name__: kind for kind in (UsageError, EpisodeError, KeyboardInterrupt, AgentGymError)
+}
+"""What an error becomes on the other ranks: who must act stays the same."""
+
+
+def _kind(error: BaseException) -> str:
+    kinds = (name for name, kind in _KINDS.items() if isinstance(error, kind))
+    return next(kinds, AgentGymError.__name__)
+
+
+def _message(error: BaseException) -> str:
+    return str(error) if isinstance(error, AgentGymError) else f"{type(error).__name__}: {error}"
