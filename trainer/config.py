@@ -95,13 +95,15 @@ class AgentGRPOConfig(GRPOConfig):
 
     def __post_init__(self) -> None:
         self._refuse_unsupported()
-        self._check_batch(int(os.environ.get("WORLD_SIZE", "1")))
+        launched = int(os.environ.get("WORLD_SIZE", "1"))
+        self._check_batch(launched)
         self._check_values()
         if self.bf16 is None:
             self.bf16 = not self.use_cpu and torch.cuda.is_available()
         if self.load_best_model_at_end and self.metric_for_best_model is None:
             self.metric_for_best_model = "reward"
         super().__post_init__()  # type: ignore[no-untyped-call]
+        self._check_processes(launched)
         self._check_steps()
         self._check_saving()
 
@@ -203,6 +205,13 @@ class AgentGRPOConfig(GRPOConfig):
         if self.temperature <= 0:
             raise ConfigError(
                 f"temperature={self.temperature} must be above 0: a greedy group has no spread"
+            )
+
+    def _check_processes(self, launched: int) -> None:
+        if self.world_size < launched:
+            raise ConfigError(
+                f"WORLD_SIZE={launched}, but this is {self.world_size} process that knows of no "
+                "other, and would train on its own: set use_cpu=True to train on several CPUs"
             )
 
     def _check_steps(self) -> None:

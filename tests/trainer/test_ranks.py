@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 pytestmark = pytest.mark.slow
 
@@ -36,10 +37,22 @@ dist.destroy_process_group()
 """
 
 
-def test_a_failure_of_one_rank_is_one_of_all_and_keeps_its_kind(tmp_path: Path):
-    """Whatever was raised: nobody waits for a rank that left without a word."""
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+UNCONNECTED = """
+from agentgym.errors import ConfigError
+from agentgym.trainer.config import AgentGRPOConfig
+
+try:
+    AgentGRPOConfig(
+        output_dir="unused", bf16=False, per_device_train_batch_size=8, num_generations=4
+    )
+except ConfigError as error:
+    print(error, flush=True)
+"""
+
+
+def run_two(script: Path, text: str) -> list[str]:
+    """What two processes of a script print."""
+    script.write_text(text)
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
     done = subprocess.run(
         [*launch, "--master_port", str(30500 + os.getpid() % 1000), str(script)],
@@ -48,10 +61,25 @@ def test_a_failure_of_one_rank_is_one_of_all_and_keeps_its_kind(tmp_path: Path):
         timeout=100,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-
     assert done.returncode == 0, done.stderr[-3000:]
-    told = {line for line in done.stdout.splitlines() if line[:2] == "0 "}
+    return done.stdout.splitlines()
+
+
+def test_a_failure_of_one_rank_is_one_of_all_and_keeps_its_kind(tmp_path: Path):
+    """Whatever was raised: nobody waits for a rank that left without a word."""
+    lines = run_two(tmp_path / "script.py", SCRIPT)
+
+    told = {line for line in lines if line[:2] == "0 "}
     assert told >= {"0 UsageError rank 1: misspelt", "0 AgentGymError rank 1: OSError: disk"}
     assert any(line.startswith("0 EpisodeError rank 1: ") for line in told)
     assert any(line.startswith("0 KeyboardInterrupt") for line in told)
-    assert len([line for line in done.stdout.splitlines() if line[:2] == "1 "]) == 4
+    assert len([line for line in lines if line[:2] == "1 "]) == 4
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="processes with GPUs are connected")
+def test_processes_that_nothing_connects_are_refused(tmp_path: Path):
+    """Without a GPU and without `use_cpu`, each would train a policy of its own."""
+    lines = run_two(tmp_path / "script.py", UNCONNECTED)
+
+    assert len([line for line in lines if "WORLD_SIZE=2, but" in line]) == 2
+    assert all("set use_cpu=True" in line for line in lines)
