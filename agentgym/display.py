@@ -5,7 +5,6 @@ margin: colours repeat what the margin says, so nothing is lost in a file or a p
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table
@@ -72,47 +71,84 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def summary_table(outputs: Sequence[RolloutOutput]) -> Table:
-    """One row per trajectory, and the means over the scored ones."""
+_FIGURES = ("return", "turns", "tokens", "sampled", "seconds")
+_DIGITS = (3, 1, 0, 0, 2)
+
+
+def _sizes(output: RolloutOutput) -> tuple[int, int, int]:
+    return output.num_turns, len(output.token_ids), sum(output.loss_mask)
+
+
+def _seconds(output: RolloutOutput) -> float:
+    return output.timings.get("total", 0.0)
+
+
+def _figures(output: RolloutOutput) -> list[str]:
+    return [number(output.reward), *map(str, _sizes(output)), f"{_seconds(output):.2f}"]
+
+
+class Tally:
+    """Counts and means over trajectories, of which none is kept."""
+
+    def __init__(self, outputs: Iterable[RolloutOutput] = ()) -> None:
+        self.num = 0
+        self.num_failed = 0
+        self._num_scored = 0
+        self._sums = [0.0] * len(_FIGURES)
+        for output in outputs:
+            self.add(output)
+
+    def add(self, output: RolloutOutput) -> None:
+        """Count one more."""
+        self.num += 1
+        self.num_failed += output.stop_reason.is_failure
+        if output.is_scored:
+            self._num_scored += 1
+            figures = (output.reward or 0.0, *_sizes(output), _seconds(output))
+            self._sums = [old + new for old, new in zip(self._sums, figures, strict=True)]
+
+    def means(self) -> list[str]:
+        """Of the scored ones, as the columns of the summary show them."""
+        if not self._num_scored:
+            return ["-"] * len(_FIGURES)
+        means = [total / self._num_scored for total in self._sums]
+        return [f"{mean:.{digits}f}" for mean, digits in zip(means, _DIGITS, strict=True)]
+
+
+def summary_table(outputs: Sequence[RolloutOutput], tally: Tally) -> Table:
+    """One row for each of `outputs`, and the means over all that were counted."""
     table = Table(box=None, pad_edge=False, header_style="bold", footer_style="bold")
     table.add_column("name", "mean", overflow="fold")
     table.add_column("task", overflow="fold")
-    for title, footer in zip(_FIGURES, _means(outputs), strict=True):
+    for title, footer in zip(_FIGURES, tally.means(), strict=True):
         table.add_column(title, footer, justify="right")
     table.add_column("stop", overflow="fold")
     for output in outputs:
         cells = (output.request_id, output.task_id, *_figures(output), output.stop_reason.value)
         table.add_row(*cells, style="red" if output.stop_reason.is_failure else "")
-    table.show_footer = len(outputs) > 1
+    if tally.num > len(outputs):
+        table.add_row(f"... and {tally.num - len(outputs)} more")
+    table.show_footer = tally.num > 1
     return table
 
 
-_FIGURES = ("return", "turns", "tokens", "sampled", "seconds")
-
-
-def _figures(output: RolloutOutput) -> list[str]:
-    seconds = output.timings.get("total", 0.0)
-    sizes = (output.num_turns, len(output.token_ids), sum(output.loss_mask))
-    return [number(output.reward), *map(str, sizes), f"{seconds:.2f}"]
-
-
-def _means(outputs: Sequence[RolloutOutput]) -> list[str]:
-    scored = [output for output in outputs if output.is_scored]
-    if not scored:
-        return ["-"] * len(_FIGURES)
-    return [
-        f"{fmean(output.reward or 0.0 for output in scored):.3f}",
-        f"{fmean(output.num_turns for output in scored):.1f}",
-        f"{fmean(len(output.token_ids) for output in scored):.0f}",
-        f"{fmean(sum(output.loss_mask) for output in scored):.0f}",
-        f"{fmean(output.timings.get('total', 0.0) for output in scored):.2f}",
-    ]
-
-
 def print_trajectories(
-    console: Console, outputs: Sequence[RolloutOutput], decode: Decode, *, show: int
+    console: Console,
+    outputs: Sequence[RolloutOutput],
+    decode: Decode,
+    *,
+    show: int,
+    tally: Tally | None = None,
 ) -> None:
-    """The first `show` trajectories in full with the legend, and the summary of all."""
+    """The first `show` trajectories in full with the legend, and the summary.
+
+    Args:
+        console: where to.
+        outputs: those that get a row of the summary.
+        decode: ids to text.
+        show: how many are printed in full.
+        tally: of all trajectories, if there are more than `outputs`.
+    """
     shown = outputs[:show]
     for output in shown:
         console.print(_heading(output))
@@ -120,7 +156,7 @@ def print_trajectories(
         console.print()
     if shown:
         console.print(legend(shown), "")
-    console.print(summary_table(outputs))
+    console.print(summary_table(outputs, tally or Tally(outputs)))
 
 
 def _print_lines(console: Console, lines: Iterable[tuple[Text, Text]]) -> None:

@@ -32,11 +32,11 @@ class LearningSection(Config):
     """Tasks per step, over all processes. (default: 8)"""
     group_size: int = Field(8, ge=2)
     """Trajectories per task, compared with each other."""
-    learning_rate: float | None = Field(None, gt=0)
+    learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
     """Peak rate of AdamW, decaying linearly. (default: 4e-4, with --model 1e-6)"""
-    temperature: float = Field(1.0, gt=0)
+    temperature: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Of sampling, in training and in held-out evaluation."""
-    beta: float = Field(0.0, ge=0)
+    beta: float = Field(0.0, ge=0, allow_inf_nan=False)
     """Weight of the KL divergence to the initial policy."""
     loss_type: str = "dapo"
     """grpo, bnpo, dr_grpo, dapo, or one from a plugin."""

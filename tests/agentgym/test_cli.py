@@ -2,8 +2,11 @@
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -158,6 +161,42 @@ def test_an_oracle_rollout_is_perfect_and_leaves_one_line_each(run, tmp_path: Pa
     assert "\x1b[" not in out
 
 
+def test_any_number_of_trajectories_begins_at_once(tmp_path: Path):
+    """Whoever wants many can look at the first ones while the others are played."""
+    out_file = tmp_path / "out.jsonl"
+    words = ["rollout", "--policy", "oracle", "--n", "999999999", "--concurrency", "4", "--out"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentgym", *words, str(out_file)],
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, 4 << 30)),
+    )
+    end = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < end:
+        if out_file.exists() and out_file.read_text().count("\n") > 20:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+
+    assert (process.returncode, err) == (130, b"")
+    assert len(list(read_jsonl(out_file))) > 20
+
+
+def test_more_than_can_be_listed_are_counted(run, tmp_path: Path, monkeypatch):
+    """The means are over all; earlier ones and new ones alike."""
+    monkeypatch.setattr("agentgym.commands.rollout.NUM_ROWS", 2)
+    play = ("rollout", "--policy", "oracle", "--show", 1, "--out", tmp_path / "out.jsonl")
+    run(*play, "--n", 3)
+    code, out, _ = run(*play, "--n", 6, "--resume")
+
+    words = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert [row[0] for row in words if row and row[0].startswith("g")] == ["g0-m0", "g1-m0"]
+    assert "... and 4 more" in out
+    assert next(row for row in words if row[:1] == ["mean"])[:3] == ["mean", "1.000", "3.0"]
+    assert out.endswith(f"3 trajectories added to {tmp_path / 'out.jsonl'}\n")
+
+
 def test_rollouts_are_told_apart_by_seed_and_split(run, tmp_path: Path):
     """Held-out tasks must never be those of training."""
     tasks = {}
@@ -229,7 +268,7 @@ def test_an_existing_file_is_kept_unless_it_is_gone_on_with(run, tmp_path: Path)
     assert out_file.read_text().startswith(before)
     assert sorted(t.request_id for t in read_jsonl(out_file)) == [f"g{i}-m0" for i in range(4)]
 
-    refused(run(*play, "--n", 4, "--resume", "--seed", 9), "other trajectories", "g0-m0")
+    refused(run(*play, "--n", 4, "--resume", "--seed", 9), "other trajectories", "-m0")
 
 
 @pytest.mark.parametrize(
