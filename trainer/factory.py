@@ -1,5 +1,6 @@
 """Which trainer class a run uses: a name in `agentgym.registry.TRAINERS`."""
 
+from agentgym.errors import ConfigError
 from agentgym.registry import TRAINERS
 
 TRAINERS.register("grpo", "agentgym.trainer.grpo:AgentGRPOTrainer")
@@ -14,7 +15,5 @@ def trainer_class(name: str) -> type:
     """
     found = TRAINERS.get(name)
     if not isinstance(found, type):
-        from agentgym.errors import ConfigError
-
         raise ConfigError(f"trainer {name!r} is {found!r}, which is no class")
     return found
