@@ -109,7 +109,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         peft_config: Any = None,
     ) -> None:
         args = args if args is not None else AgentGRPOConfig()
-        tokenizer = tokenizer_of(model, processing_class)
+        tokenizer = tokenizer_of(model, processing_class, args)
         if peft_config is None:
             refuse_nameless_reference(model, args.beta)
         self.renderer = renderer if renderer is not None else renderer_for(tokenizer)

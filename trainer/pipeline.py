@@ -75,7 +75,7 @@ def build(recipe: Recipe) -> AgentGRPOTrainer:
             everything is checked before they are loaded.
     """
     make_trainer: Any = trainer_class(recipe.trainer)
-    tokenizer = tokenizer_of(recipe.model, recipe.tokenizer)
+    tokenizer = tokenizer_of(recipe.model, recipe.tokenizer, recipe.args)
     try:
         trainer = make_trainer(
             model=recipe.model,

@@ -28,7 +28,9 @@ Rewards = Mapping[str, Reward] | Sequence[Reward | str]
 """Reward functions by name, or a list of functions and registered names."""
 
 
-def tokenizer_of(model: str | PreTrainedModel, processing_class: object) -> PreTrainedTokenizerBase:
+def tokenizer_of(
+    model: str | PreTrainedModel, processing_class: object, args: AgentGRPOConfig
+) -> PreTrainedTokenizerBase:
     """The tokenizer that was handed in, or the model's own.
 
     Raises:
@@ -41,8 +43,14 @@ def tokenizer_of(model: str | PreTrainedModel, processing_class: object) -> PreT
             f"processing_class must be a tokenizer, got {type(processing_class).__name__}: "
             "only text is supported"
         )
-    name = model if isinstance(model, str) else get_config_model_id(model.config)
-    tokenizer = load_tokenizer(name)
+    init: Mapping[str, Any] = {}
+    if isinstance(model, str) and isinstance(args.model_init_kwargs, Mapping):
+        init = args.model_init_kwargs
+    tokenizer = load_tokenizer(
+        model if isinstance(model, str) else get_config_model_id(model.config),
+        revision=init.get("revision"),
+        trust_remote_code=init.get("trust_remote_code", args.trust_remote_code),
+    )
     assert isinstance(tokenizer, PreTrainedTokenizerBase)
     return tokenizer
 

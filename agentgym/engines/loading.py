@@ -6,11 +6,15 @@ from typing import Any
 from agentgym.errors import ConfigError
 
 
-def load_tokenizer(model: str) -> Any:
+def load_tokenizer(
+    model: str, *, revision: str | None = None, trust_remote_code: bool = False
+) -> Any:
     """The tokenizer of a model, a `PreTrainedTokenizerBase` that pads on the left.
 
     Args:
         model: folder or hub id.
+        revision: branch, tag or commit on the hub; by default its main branch.
+        trust_remote_code: run code that comes with the model.
 
     Raises:
         ConfigError: there is none.
@@ -19,7 +23,12 @@ def load_tokenizer(model: str) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(model, padding_side="left")
+        return AutoTokenizer.from_pretrained(
+            model,
+            padding_side="left",
+            revision=revision or "main",
+            trust_remote_code=trust_remote_code,
+        )
     except (OSError, ValueError) as error:
         raise _refusal("tokenizer", model, error) from error
 

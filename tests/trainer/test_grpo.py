@@ -29,9 +29,11 @@ from agentgym.rollout.gym_scheduler import GymScheduler
 from agentgym.trainer import trl_contract
 from agentgym.trainer.callbacks import AgentCallback
 from agentgym.trainer.grpo import AgentGRPOTrainer
+from agentgym.trainer.setup import tokenizer_of
 from agentgym.trajectory import RolloutOutput, StopReason
 
 MakeTrainer = Callable[..., AgentGRPOTrainer]
+_TRUST = {"trust_remote_code": True, "revision": "main"}
 
 
 def weights(trainer: AgentGRPOTrainer) -> torch.Tensor:
@@ -289,6 +291,20 @@ class TestLoop:
 
         again = make_trainer({"model": str(tmp_path / "saved")})
         assert torch.equal(weights(trainer), weights(again))
+
+    def test_code_of_a_tokenizer_runs_if_the_model_s_may(self, make_args: Any, model_folder: str):
+        """What TRL reads of the settings for the model holds for its tokenizer."""
+        folder = Path(model_folder)
+        code = "from transformers import PreTrainedTokenizerFast\n"
+        (folder / "mine.py").write_text(code + "class Mine(PreTrainedTokenizerFast): pass\n")
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        settings |= {"tokenizer_class": "Mine", "auto_map": {"AutoTokenizer": [None, "mine.Mine"]}}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+        assert type(tokenizer_of(model_folder, None, make_args())).__name__ != "Mine"
+        for trusting in ({"trust_remote_code": True}, {"model_init_kwargs": _TRUST}):
+            tokenizer = tokenizer_of(model_folder, None, make_args(**trusting))
+            assert type(tokenizer).__name__ == "Mine"
 
     def test_hugging_face_callbacks_see_every_optimizer_step(self, make_trainer: MakeTrainer):
         """Once per step, however many micro-batches and micro-steps it has."""
