@@ -94,7 +94,7 @@ class Bench:
         """[T] of the sampled tokens, by one plain forward call over the whole sequence."""
         ids = torch.tensor([[*prompt, *answer.token_ids]])
         with torch.no_grad():
-            logits = self.model(input_ids=ids, use_cache=False).logits[0].float()
+            logits: torch.Tensor = self.model(input_ids=ids, use_cache=False).logits[0].float()
         logprobs = logits.log_softmax(dim=-1)[len(prompt) - 1 : -1]
         return logprobs.gather(1, torch.tensor(answer.token_ids)[:, None])[:, 0]
 

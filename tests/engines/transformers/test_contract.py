@@ -360,14 +360,11 @@ async def test_a_turn_that_was_over_before_the_failure_is_delivered(
             raise RuntimeError("out of memory")
 
     bench.model.register_forward_pre_hook(fail_late)
-    short, long = await asyncio.gather(
-        bench.ask(PROMPT, max_tokens=2),
-        bench.ask(PROMPT, session="long", max_tokens=60),
-        return_exceptions=True,
-    )
+    turns = [bench.ask(PROMPT, max_tokens=2), bench.ask(PROMPT, session="long", max_tokens=60)]
+    outcomes = await asyncio.gather(*turns, return_exceptions=True)
 
-    assert isinstance(short, Generation)
-    assert isinstance(long, EngineError)
+    assert isinstance(outcomes[0], Generation)
+    assert isinstance(outcomes[1], EngineError)
 
 
 async def test_weights_that_are_not_finite_fail_the_turn_and_leave_no_trace(

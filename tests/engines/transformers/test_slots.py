@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from transformers import AttentionInterface
 
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.transformers import TransformersEngine
@@ -93,6 +94,37 @@ async def test_a_finished_trajectory_still_lends_its_prefix(make_bench: MakeBenc
 
     assert bench.engine.stats.reused_tokens == 29
     assert second.token_ids == first.token_ids
+
+
+async def test_a_prefix_is_continued_where_it_lies(make_bench: MakeBench) -> None:
+    """Both rows are free; taking the older one would copy one prefix over the other."""
+    bench = make_bench(max_rows=2)
+    for seed in (1, 2):
+        await bench.ask(prompt_of(seed), session=str(seed))
+    bench.engine.release("1")
+    bench.engine.release("2")
+    for seed in (2, 1):
+        await bench.ask(prompt_of(seed), session=f"again {seed}")
+
+    assert bench.engine.stats.reused_tokens == 2 * 29
+
+
+async def test_an_attention_without_masks_is_replaced_while_sampling(
+    make_bench: MakeBench,
+) -> None:
+    """Training may use one, such as flash attention or a packed one of its own."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("called by the engine")
+
+    AttentionInterface.register("test_refuses", refuse)
+    bench = make_bench()
+    bench.model.config._attn_implementation = "test_refuses"
+    answer = await bench.ask(PROMPT)
+
+    assert bench.model.config._attn_implementation == "test_refuses"
+    bench.model.config._attn_implementation = "sdpa"
+    assert bench.logprob_error(PROMPT, answer) < 1e-5
 
 
 async def test_a_rewritten_history_reuses_what_still_matches(make_bench: MakeBench) -> None:
