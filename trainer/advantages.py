@@ -63,18 +63,6 @@ def compute_advantages(
     return advantages.to(rewards.dtype if rewards.is_floating_point() else torch.float32)
 
 
-def combine_rewards(columns: Tensor, weights: Tensor) -> Tensor:
-    """[B] weighted sum of the reward functions that returned a value; NaN where none did.
-
-    Args:
-        columns: [B, F]; NaN and infinities mean unscored.
-        weights: [F].
-    """
-    scored = torch.isfinite(columns)
-    total = torch.where(scored, columns * weights.to(columns), 0.0).sum(dim=1)
-    return total.masked_fill(~scored.any(dim=1), torch.nan)
-
-
 def reward_statistics(rewards: Tensor, group_ids: Sequence[object] | Tensor) -> dict[str, float]:
     """What TRL logs of a window's rewards, over scored ones: NaN where there is nothing to average.
 
@@ -98,7 +86,8 @@ def discounted_returns(token_rewards: Tensor, loss_mask: Tensor, *, gamma: float
     """[T] reward-to-go of one trajectory, discounted per sampled token.
 
     G_t = r_t + d_t G_{t+1} with d_t = gamma on tokens the policy sampled and 1 on all others:
-    a long tool result does not make what the policy did before it worth less.
+    a long tool result does not make what the policy did before it worth less. The trainer has no
+    use for it; an estimator of one's own may.
 
     Args:
         token_rewards: [T].

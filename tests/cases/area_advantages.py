@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 
+from agentgym.envs.base import weighted_sum
 from agentgym.messages import user
-from agentgym.trainer.advantages import combine_rewards, compute_advantages, discounted_returns
+from agentgym.rewards.rubric import as_score
+from agentgym.trainer.advantages import compute_advantages, discounted_returns
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.metrics import Metrics, window_metrics
 from agentgym.trajectory import RolloutOutput, StopReason
@@ -83,12 +85,9 @@ def _nested(flat: Sequence[float], groups: Sequence[Sequence[Any]]) -> list[list
 
 def _combined(case: Mapping[str, Any]) -> dict[str, Any]:
     names = list(case["reward_funcs"])
-    columns = [[math.nan if r is None else r for r in case["reward_funcs"][n]] for n in names]
-    weights = [case.get("weights", {}).get(name, 1.0) for name in names]
-    combined = combine_rewards(
-        torch.tensor(columns, dtype=torch.float64).T, torch.tensor(weights, dtype=torch.float64)
-    )
-    return {"rewards": [None if math.isnan(r) else r for r in combined.tolist()]}
+    rows = zip(*case["reward_funcs"].values(), strict=True)
+    scores = [dict(zip(names, map(as_score, row), strict=True)) for row in rows]
+    return {"rewards": [weighted_sum(row, case.get("weights", {})) for row in scores]}
 
 
 def _returns(case: Mapping[str, Any]) -> dict[str, Any]:

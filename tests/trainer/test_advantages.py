@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from agentgym.envs.base import weighted_sum
 from agentgym.errors import ConfigError, NotRegisteredError
 from agentgym.registry import ADVANTAGES
+from agentgym.rewards.rubric import as_score
 from agentgym.trainer.advantages import (
     Scale,
-    combine_rewards,
     compute_advantages,
     discounted_returns,
     reward_statistics,
@@ -173,22 +174,14 @@ def test_bad_requests_say_what_is_wrong() -> None:
         compute_advantages(rewards, ["g"])
 
 
-@settings(deadline=None)
-@given(
-    st.lists(st.lists(reward, min_size=3, max_size=3), min_size=1, max_size=6),
-    st.lists(st.floats(-3, 3), min_size=3, max_size=3),
-)
-def test_combined_reward_counts_what_is_there(
-    columns: list[list[float]], weights: list[float]
-) -> None:
-    """Missing is missing, not 0; nothing at all is unscored."""
-    combined = combine_rewards(
-        torch.tensor(columns, dtype=torch.float64), torch.tensor(weights, dtype=torch.float64)
-    )
-    for values, found in zip(columns, combined.tolist(), strict=True):
-        present = [w * v for w, v in zip(weights, values, strict=True) if math.isfinite(v)]
+@given(st.dictionaries(st.sampled_from("abc"), reward), st.floats(-3, 3))
+def test_a_trajectorys_reward_counts_what_is_there(values: dict[str, float], weight: float) -> None:
+    """Missing is missing, not 0; nothing at all is unscored; a weight that is not given is 1."""
+    weights = {"a": weight, "b": 0.5}
+    found = weighted_sum({name: as_score(value) for name, value in values.items()}, weights)
+    there = [weights.get(n, 1.0) * v for n, v in values.items() if math.isfinite(v)]
 
-        assert found == pytest.approx(sum(present) if present else math.nan, nan_ok=True)
+    assert found == (pytest.approx(sum(there)) if there else None)
 
 
 def test_reward_statistics() -> None:

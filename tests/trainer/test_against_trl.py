@@ -13,7 +13,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-from agentgym.trainer.advantages import combine_rewards, compute_advantages
+from agentgym.envs.base import weighted_sum
+from agentgym.trainer.advantages import compute_advantages
 from agentgym.trainer.logprobs import token_logprobs
 from agentgym.trainer.losses import FlatTokens, LossSettings, Normalizer, policy_loss
 from agentgym.trainer.packing import PackedBatch, Sample, pack
@@ -147,11 +148,14 @@ def test_advantages_are_trls(
     """From the same columns with missing rewards to the same advantages."""
     trl_trainer.scale_rewards = scale
     theirs = _trl_inputs(trl_trainer, source, seed)["advantages"]
-    columns = torch.tensor([[torch.nan if r is None else r for r in c] for c in source.rewards]).T
-    rewards = combine_rewards(columns, torch.tensor(WEIGHTS))
-    ours = compute_advantages(rewards, [i // GROUP_SIZE for i in range(12)], scale=scale)
+    names = [str(number) for number in range(len(WEIGHTS))]
+    weights = dict(zip(names, WEIGHTS, strict=True))
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*source.rewards, strict=True)]
+    rewards = [weighted_sum(row, weights) for row in rows]
+    numbers = torch.tensor([torch.nan if r is None else r for r in rewards])
+    ours = compute_advantages(numbers, [i // GROUP_SIZE for i in range(12)], scale=scale)
 
-    assert torch.isnan(columns).any()
+    assert any(None in row.values() for row in rows)
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
 
 
