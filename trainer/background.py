@@ -54,9 +54,11 @@ class LoopThread:
 
 
 async def _announced(coroutine: Coroutine[Any, Any, T], over: threading.Event) -> T:
-    """Say when it is over: a cancelled future says so at once."""
+    """Say when it is over: a cancelled future says so at once. An exit would end the loop."""
     try:
         return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"{type(error).__name__} on the event loop: {error}") from error
     finally:
         over.set()
 

@@ -33,6 +33,8 @@ from agentgym.tokens import Segment
 from agentgym.trajectory import RolloutOutput, RolloutRequest, StopReason, Turn
 
 T = TypeVar("T")
+_EXITS = (SystemExit,)
+"""Foreign code that exits must not take the event loop with it."""
 
 
 class _EnvTimeoutError(EnvError):
@@ -104,7 +106,7 @@ async def _play(trajectory: Trajectory, player: Player) -> StopReason:
 
 
 def _check_finished(scheduler: Scheduler, trajectory: Trajectory, turn: Turn) -> StopReason | None:
-    with boundary(EnvError, "check_finished"):
+    with boundary(EnvError, "check_finished", also=_EXITS):
         reason = scheduler.check_finished(trajectory, turn)
         return None if reason is None else StopReason(reason)
 
@@ -196,7 +198,7 @@ async def _hook(action: str, hook: Awaitable[T], trajectory: Trajectory, player:
     """Await a scheduler's hook: foreign code, with a deadline, its time booked on the env."""
     started = time.perf_counter()
     try:
-        with boundary(EnvError, action):
+        with boundary(EnvError, action, also=_EXITS):
             async with asyncio.timeout(player.env_timeout_s) as deadline:
                 return await hook
     except EnvError as error:

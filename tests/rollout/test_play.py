@@ -160,6 +160,29 @@ async def test_an_env_that_raises_is_recorded(
     assert not output.is_scored
 
 
+@pytest.mark.parametrize("where", ["areset", "astep", "aclose", "prompt"])
+async def test_an_env_that_exits_is_recorded(
+    where: str, make_player: MakePlayer, request_for: MakeRequest, add_env: type[ToolEnv]
+):
+    """`sys.exit` in an env is its failure, not the end of the run."""
+
+    def leave(*args: object, **kwargs: object) -> None:
+        if where == "aclose":
+            add_env.close(args[0])  # type: ignore[arg-type]
+        raise SystemExit(0)
+
+    async def aleave(*args: object, **kwargs: object) -> None:
+        leave(*args)
+
+    exits = type("Exits", (add_env,), {where: leave if where == "prompt" else aleave})
+
+    output = await run_trajectory(request_for(1), make_player(["3"], exits))
+
+    assert output.stop_reason == StopReason.ENV_ERROR
+    assert output.error is not None
+    assert "SystemExit: 0" in output.error
+
+
 async def test_an_env_that_hangs_times_out(
     make_player: MakePlayer, request_for: MakeRequest, add_env: type[ToolEnv]
 ):

@@ -104,3 +104,18 @@ def test_an_interrupt_lets_every_env_close():
         assert closed == [0, 1, 2, 3]
     finally:
         loop.close()
+
+
+def test_an_exit_inside_does_not_end_the_loop():
+    """The next call would wait for ever on a thread that is gone."""
+
+    async def leaves() -> None:
+        raise SystemExit(3)
+
+    loop = LoopThread()
+    try:
+        with pytest.raises(RuntimeError, match="SystemExit on the event loop: 3"):
+            loop.run(leaves())
+        assert loop.run(asyncio.sleep(0, "alive")) == "alive"
+    finally:
+        loop.close()
