@@ -1,5 +1,6 @@
 """Options of the test suite."""
 
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -8,6 +9,9 @@ import pytest
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("agentgym", deadline=None)
 hypothesis.settings.load_profile("agentgym")
+
+# A shell starts background jobs with interrupts ignored, and Python then leaves them so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HANDED_CASES = Path(__file__).parent / "cases" / "handed.jsonl"
 
