@@ -69,7 +69,7 @@ def trainer_settings(settings: TrainConfig, checkpoints: Path, num_ranks: int) -
 
 
 _FIXED: dict[str, Any] = {
-    "lr_scheduler_type": "linear",
+    "lr_scheduler_type": "constant",
     "adam_beta1": 0.9,
     "adam_beta2": 0.99,
     "weight_decay": 0.0,

@@ -33,7 +33,7 @@ class LearningSection(Config):
     group_size: int = Field(8, ge=2)
     """Trajectories per task, compared with each other."""
     learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
-    """Peak rate of AdamW, decaying linearly. (default: 4e-4, with --model 1e-6)"""
+    """Rate of AdamW, constant over the run. (default: 4e-4, with --model 1e-6)"""
     temperature: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Of sampling, in training and in held-out evaluation."""
     beta: float = Field(0.0, ge=0, allow_inf_nan=False)
