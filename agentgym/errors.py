@@ -76,7 +76,8 @@ def boundary(
 ) -> Iterator[None]:
     """Run foreign code; whatever it raises becomes a `kind` that names the action.
 
-    Errors of this package pass unchanged, and so do cancellation and the interpreter's exits.
+    Errors of the caller and of a trajectory pass unchanged, and so do those of `kind`, cancellation
+    and the interpreter's exits.
 
     Args:
         kind: class of the error raised instead.
@@ -86,7 +87,7 @@ def boundary(
     foreign: tuple[type[BaseException], ...] = (Exception, *also)
     try:
         yield
-    except AgentGymError:
+    except (UsageError, EpisodeError, kind):
         raise
     except foreign as error:
         raise kind(f"{action}: {type(error).__name__}: {error}") from error

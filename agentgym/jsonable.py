@@ -15,7 +15,7 @@ MAX_DEPTH = 64
 def why_not_json(value: Any) -> str | None:
     """What keeps `value`, as decoded from JSON, from being written again; `None` if nothing."""
     if _is_deeper(value, MAX_DEPTH):
-        return f"nested more than {MAX_DEPTH} deep"
+        return f"values nested more than {MAX_DEPTH} deep"
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -7,7 +7,7 @@ without copies. `to_chat` is the only place that knows the wire format.
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 Role = Literal["system", "user", "assistant", "tool"]
 ToolErrorKind = Literal["malformed", "unknown_tool", "bad_arguments", "tool_error", "timeout"]
@@ -70,6 +70,14 @@ class Message(_Frozen):
     malformed_calls: tuple[MalformedCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+
+    @field_validator("content", "reasoning")
+    @classmethod
+    def _is_unicode(cls, text: str | None) -> str | None:
+        """Half of a surrogate pair could be said but never written down."""
+        if text is not None:
+            text.encode()
+        return text
 
     def to_chat(self) -> dict[str, Any]:
         """The message as a chat template's dictionary, without empty fields."""

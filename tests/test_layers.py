@@ -19,6 +19,7 @@ LAYERS: tuple[set[str], ...] = (
     {"errors"},
     {
         "config",
+        "deadlines",
         "flags",
         "jsonable",
         "messages",

@@ -4,17 +4,17 @@ Whatever a call does, the model gets a text: the result, or what was wrong and h
 Only errors that are not the model's (a dead sandbox, a missing package) leave as exceptions.
 """
 
-import asyncio
 import inspect
 import json
 import re
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, overload
 
 from pydantic_core import to_jsonable_python
 
+from agentgym.deadlines import SelfCancelledError, bounded
 from agentgym.errors import ConfigError, ToolError, boundary
 from agentgym.messages import ToolErrorKind, ToolResult
 from agentgym.threads import in_thread
@@ -84,7 +84,9 @@ class Tool:
         if self.signature.context_parameter is not None:
             values[self.signature.context_parameter] = context
         try:
-            return await _bounded(self._run(values), self.timeout_s), None
+            return await bounded(self._run(values), self.timeout_s, grace_s=0), None
+        except SelfCancelledError as error:
+            return f"tool {self.name!r} failed: {error}", "tool_error"
         except TimeoutError:
             return f"tool {self.name!r}: timeout after {self.timeout_s:g} s", "timeout"
         except ToolError as error:
@@ -176,22 +178,3 @@ def _check(name: str, timeout_s: float, max_output_tokens: int) -> None:
             f"tool {name!r}: max_output_tokens={max_output_tokens} must be at least "
             f"{_MIN_OUTPUT_TOKENS}"
         )
-
-
-async def _bounded(work: Coroutine[Any, Any, str], timeout_s: float) -> str:
-    """The result, unless it takes too long: then the work is left behind, whether it stops or not.
-
-    Raises:
-        TimeoutError: it took too long.
-        ToolError: it cancelled itself.
-    """
-    task = asyncio.create_task(work)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=timeout_s)
-    finally:
-        task.cancel()
-    if not done:
-        raise TimeoutError
-    if task.cancelled():
-        raise ToolError("the tool was cancelled")
-    return task.result()

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from agentgym.deadlines import together
 from agentgym.display import Tally
 from agentgym.errors import ConfigError
 from agentgym.rollout import Player, run_trajectory
 from agentgym.store import append, go_on_with
+from agentgym.trainer.background import LoopThread
 from agentgym.trainer.sampler import Sampler
 from agentgym.trajectory import RolloutOutput, RolloutRequest, to_jsonl
 
@@ -133,18 +135,18 @@ def play(
                 results.add(position, output)
                 progress.advance(bar)
 
-        asyncio.run(_together(work, min(player.concurrency, num), player))
+        loop = LoopThread()
+        try:
+            loop.run(_together(work, min(player.concurrency, num), player))
+        finally:
+            loop.close()
 
 
 async def _together(
     work: Callable[[], Coroutine[Any, Any, None]], num: int, player: Player
 ) -> None:
     """So many workers, each of which takes the next request when it is free."""
-    workers = [asyncio.create_task(work()) for _ in range(num)]
     try:
-        await asyncio.gather(*workers)
+        await together([asyncio.create_task(work()) for _ in range(num)])
     finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
         await player.engine.aclose()

@@ -34,9 +34,9 @@ class ParsedAction:
 
         A call whose arguments could not be written down again counts as malformed.
         """
-        reasons = {call.id: why_not_json(call.arguments) for call in self.calls}
+        reasons = {call.id: why_not_json([call.name, call.arguments]) for call in self.calls}
         spoilt = tuple(
-            MalformedCall(id=call.id, text=call.name, reason=f"arguments of {call.name}: {reason}")
+            MalformedCall(id=call.id, text=ascii(call.name), reason=f"the call holds {reason}")
             for call in self.calls
             if (reason := reasons[call.id]) is not None
         )

@@ -7,6 +7,7 @@ the caller cancel what is in flight, and every episode is closed before they lea
 import asyncio
 from collections.abc import Sequence
 
+from agentgym.deadlines import together
 from agentgym.errors import EpisodeError
 from agentgym.rollout.play import run_trajectory
 from agentgym.rollout.player import Player, failure_summary
@@ -37,22 +38,8 @@ async def collect(requests: Sequence[RolloutRequest], player: Player) -> list[Ro
             player.on_output(output)
         return output
 
-    tasks = [asyncio.create_task(play(request)) for request in requests]
-    try:
-        outputs = await asyncio.gather(*tasks)
-    finally:
-        if not _is_cancelled():
-            for task in tasks:
-                task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    outputs = await together([asyncio.create_task(play(request)) for request in requests])
     num_failed = sum(output.stop_reason.is_failure for output in outputs)
     if num_failed > player.max_failed_fraction * len(outputs):
         raise TooManyFailuresError(outputs)
     return outputs
-
-
-def _is_cancelled() -> bool:
-    """Whether this task is asked to stop: `gather` has then cancelled what it waited for, and a
-    second cancellation would cut the closing of episodes."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

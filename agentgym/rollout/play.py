@@ -10,10 +10,11 @@ import json
 import math
 import random
 import time
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from agentgym.deadlines import SelfCancelledError, bounded
 from agentgym.engines.base import Generation
 from agentgym.errors import (
     EngineError,
@@ -33,7 +34,7 @@ from agentgym.tokens import Segment
 from agentgym.trajectory import RolloutOutput, RolloutRequest, StopReason, Turn
 
 T = TypeVar("T")
-_EXITS = (SystemExit,)
+_EXITS = (SystemExit, KeyboardInterrupt)
 """Foreign code that exits must not take the event loop with it."""
 
 
@@ -62,8 +63,17 @@ async def run_trajectory(request: RolloutRequest, player: Player) -> RolloutOutp
     finally:
         ending = await _close(trajectory, player, ending)
         trajectory.timings["total"] = time.perf_counter() - started
-    output = record(trajectory, ending.reason, ending.error)
-    return await _scored(output, player)
+    return await _scored(_recorded(trajectory, ending), player)
+
+
+def _recorded(trajectory: Trajectory, ending: _Ending) -> RolloutOutput:
+    """The record; if what the env gave cannot be one, a failure that says so."""
+    try:
+        with boundary(EnvError, "record"):
+            return record(trajectory, ending.reason, ending.error)
+    except EnvError as error:
+        trajectory.tool_results.clear()
+        return record(trajectory, StopReason.ENV_ERROR, str(error))
 
 
 async def _play_until_the_end(trajectory: Trajectory, player: Player) -> _Ending:
@@ -81,8 +91,10 @@ async def _play_until_the_end(trajectory: Trajectory, player: Player) -> _Ending
 async def _play(trajectory: Trajectory, player: Player) -> StopReason:
     scheduler = player.scheduler
     await _hook("reset", scheduler.on_trajectory_start(trajectory), trajectory, player)
-    trajectory.schemas = tuple(tool.to_schema() for tool in trajectory.tools)
     with boundary(EnvError, "reset"):
+        trajectory.schemas = tuple(tool.to_schema() for tool in trajectory.tools)
+        if not trajectory.messages:
+            raise EnvError("reset: there is no message to answer")
         trajectory.infos["initial_state_hash"] = _state_hash(trajectory)
     with boundary(EnvError, "render"):
         prompt = player.renderer.render(trajectory.messages, trajectory.schemas)
@@ -119,7 +131,7 @@ async def _sample(trajectory: Trajectory, player: Player, remaining: Remaining) 
         stop_token_ids=player.renderer.stop_token_ids,
     )
     started = time.perf_counter()
-    with boundary(EngineError, "generate"):
+    with boundary(EngineError, "generate", also=_EXITS):
         generation = await player.engine.generate(
             tuple(trajectory.trace.ids), sampling, session=request.request_id
         )
@@ -131,8 +143,8 @@ async def _sample(trajectory: Trajectory, player: Player, remaining: Remaining) 
 
 def _sampled(generation: Generation, trajectory: Trajectory, remaining: Remaining) -> Segment:
     """The generation as a segment, held against what was asked for."""
-    if generation.finish_reason == "abort":
-        raise EngineError("generate: the engine aborted the request")
+    if generation.finish_reason not in ("stop", "length"):
+        raise EngineError(f"generate: the engine ended with {generation.finish_reason!r}")
     if not 0 < len(generation.token_ids) <= remaining.tokens:
         raise EngineError(
             f"generate: {len(generation.token_ids)} tokens where 1 to {remaining.tokens} were asked"
@@ -164,6 +176,12 @@ async def _play_turn(
     else:
         played = player.scheduler.on_turn_end(trajectory, turn)
         result = await _hook("step", played, trajectory, player)
+    with boundary(EnvError, "step"):
+        return _take(result, turn, trajectory), result
+
+
+def _take(result: TurnResult, turn: Turn, trajectory: Trajectory) -> Turn:
+    """Book what the turn led to; foreign values, so within a boundary."""
     if result.reward is not None and not math.isfinite(result.reward):
         raise EnvError(f"step: the reward must be finite, got {result.reward}")
     turn = turn.model_copy(update={"observation": result.observation, "reward": result.reward})
@@ -171,7 +189,7 @@ async def _play_turn(
     trajectory.tool_results += result.tool_results
     trajectory.rewards.update(result.rewards)
     trajectory.infos.update(result.infos)
-    return turn, result
+    return turn
 
 
 def _read(trajectory: Trajectory, player: Player, generation: Generation) -> Message:
@@ -194,26 +212,35 @@ def _append_next(trajectory: Trajectory, player: Player, following: NextTurn) ->
     return True
 
 
-async def _hook(action: str, hook: Awaitable[T], trajectory: Trajectory, player: Player) -> T:
+async def _hook(
+    action: str, hook: Coroutine[Any, Any, T], trajectory: Trajectory, player: Player
+) -> T:
     """Await a scheduler's hook: foreign code, with a deadline, its time booked on the env."""
     started = time.perf_counter()
     try:
-        with boundary(EnvError, action, also=_EXITS):
-            async with asyncio.timeout(player.env_timeout_s) as deadline:
-                return await hook
-    except EnvError as error:
-        if isinstance(error.__cause__, TimeoutError) and deadline.expired():
-            limit = f"{player.env_timeout_s:g} s"
-            raise _EnvTimeoutError(f"{action}: no answer within {limit}") from error
-        raise
+        return await bounded(_guarded(action, hook), player.env_timeout_s)
+    except TimeoutError as error:
+        limit = f"{player.env_timeout_s:g} s"
+        raise _EnvTimeoutError(f"{action}: no answer within {limit}") from error
+    except SelfCancelledError as error:
+        raise EnvError(f"{action}: {error}") from error
     finally:
         trajectory.spend("env", time.perf_counter() - started)
 
 
+async def _guarded(action: str, hook: Coroutine[Any, Any, T]) -> T:
+    with boundary(EnvError, action, also=_EXITS):
+        return await hook
+
+
 async def _close(trajectory: Trajectory, player: Player, ending: _Ending) -> _Ending:
     """Run the end hook on every path; what it raises is recorded unless something failed before."""
-    player.engine.release(trajectory.request.request_id)
     closing = player.scheduler.on_trajectory_end(trajectory, ending.reason)
+    try:
+        with boundary(EngineError, "release", also=_EXITS):
+            player.engine.release(trajectory.request.request_id)
+    except EngineError as error:
+        ending = ending if ending.reason.is_failure else _Ending(StopReason.API_ERROR, str(error))
     try:
         await _hook("close", closing, trajectory, player)
     except EpisodeError as error:
@@ -227,7 +254,7 @@ async def _scored(output: RolloutOutput, player: Player) -> RolloutOutput:
         return output
     started = time.perf_counter()
     try:
-        with boundary(RewardError, "reward"):
+        with boundary(RewardError, "reward", also=_EXITS):
             scored = await player.score(output)
     except RewardError as error:
         update = {"stop_reason": StopReason.REWARD_ERROR, "error": str(error), "reward": None}

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 from agentgym.envs.base import weighted_sum
+from agentgym.errors import EnvError
 from agentgym.rollout.state import Trajectory
 from agentgym.trajectory import RolloutOutput, StopReason
 
@@ -23,7 +24,7 @@ def record(trajectory: Trajectory, reason: StopReason, error: str | None) -> Rol
         messages=tuple(trajectory.messages),
         segments=trajectory.trace.segments,
         rewards=rewards,
-        reward=weighted_sum(rewards, trajectory.reward_weights),
+        reward=_finite(weighted_sum(rewards, trajectory.reward_weights)),
         turn_rewards=tuple(turn.reward or 0.0 for turn in trajectory.turns),
         stop_reason=reason,
         error=error,
@@ -38,6 +39,12 @@ def _named_rewards(trajectory: Trajectory) -> dict[str, float | None]:
         return {name: _scored(value) for name, value in trajectory.rewards.items()}
     given = [turn.reward for turn in trajectory.turns if turn.reward is not None]
     return {"env": sum(given) if given else 0.0}
+
+
+def _finite(value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise EnvError(f"the return is {value}, which is not finite")
+    return value
 
 
 def _scored(value: float | None) -> float | None:

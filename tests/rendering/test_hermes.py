@@ -122,6 +122,7 @@ def test_parsing_is_linear(unit: str):
     """A policy that repeats itself 50,000 times costs seconds at most, not minutes."""
     start = time.perf_counter()
     HERMES.parse(unit * 50_000, finish_reason="stop")
+    HERMES.parse(unit * 50_000 + "x", finish_reason="stop")
 
     assert time.perf_counter() - start < 5
 

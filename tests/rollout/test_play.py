@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.scripted import CallableEngine, ScriptedEngine, ScriptedTurn
 from agentgym.envs import Episode, ToolEnv
-from agentgym.errors import ConfigError, RewardError
+from agentgym.errors import ConfigError, RewardError, ToolError
 from agentgym.messages import Message
 from agentgym.rendering import Renderer
 from agentgym.rollout import NextTurn, Player, Scheduler, Trajectory, run_trajectory
@@ -395,3 +395,119 @@ def test_a_misspelt_hook_is_refused(name: str):
     """An override that is never called would be a silent mistake."""
     with pytest.raises(ConfigError, match=f"{name} would never be called"):
         type("Typo", (Scheduler,), {name: lambda self: None})
+
+
+class _Stubborn:
+    """Work that does not let itself be cancelled, until it is told."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    async def run(self, *args: object, **kwargs: object) -> None:
+        while not self.over:
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                continue
+
+
+async def test_an_env_that_will_not_be_cancelled_is_left_behind(
+    make_player: MakePlayer,
+    request_for: MakeRequest,
+    add_env: type[ToolEnv],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The deadline holds even against code that swallows cancellation."""
+    monkeypatch.setattr("agentgym.deadlines.GRACE_S", 0.1)
+    stubborn = _Stubborn()
+    env = type("Stubborn", (add_env,), {"astep": stubborn.run})
+
+    output = await run_trajectory(request_for(1), make_player(["3"], env, env_timeout_s=0.2))
+    stubborn.over = True
+
+    assert output.stop_reason == StopReason.TIMEOUT_ENV
+
+
+async def _cancels_itself(*args: object, **kwargs: object) -> None:
+    raise asyncio.CancelledError
+
+
+async def _raises_tool_error(*args: object, **kwargs: object) -> None:
+    raise ToolError("meant for the model")
+
+
+@pytest.mark.parametrize("where", ["areset", "astep"])
+@pytest.mark.parametrize("raises", [_cancels_itself, _raises_tool_error])
+async def test_what_is_no_failure_of_ours_is_the_env_s(
+    where: str,
+    raises: object,
+    make_player: MakePlayer,
+    request_for: MakeRequest,
+    add_env: type[ToolEnv],
+):
+    """A cancellation nobody asked for, an error meant for the model: this trajectory's, no more."""
+    env = type("Odd", (add_env,), {where: raises})
+
+    output = await run_trajectory(request_for(1), make_player(["3"], env))
+
+    assert output.stop_reason == StopReason.ENV_ERROR
+
+
+async def test_a_score_that_raises_a_tool_error_is_unscored(
+    make_player: MakePlayer, request_for: MakeRequest, add_env: type[ToolEnv]
+):
+    """As one does that evaluates the answer with a tool's function."""
+
+    class Scores(add_env):  # type: ignore[misc,valid-type]
+        def score(self, episode: Episode) -> dict[str, float | None]:
+            raise ToolError("unknown name")
+
+    output = await run_trajectory(request_for(1), make_player(["3"], Scores))
+
+    assert output.stop_reason == StopReason.REWARD_ERROR
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"rewards": {"a": 1e308, "b": 1e308}},
+        {"tool_results": [1, 2]},
+        {"stop_reason": "no such"},
+    ],
+)
+async def test_an_env_that_reports_nonsense_fails_alone(
+    info: dict[str, object],
+    make_player: MakePlayer,
+    request_for: MakeRequest,
+    add_env: type[ToolEnv],
+):
+    """Nothing an env returns can leave the loop as an exception."""
+
+    class Reports(add_env):  # type: ignore[misc,valid-type]
+        async def astep(self, action: object) -> object:
+            *rest, given = await super().astep(action)
+            return (*rest, {**given, **info})
+
+    output = await run_trajectory(request_for(1), make_player(["3"], Reports))
+
+    assert output.stop_reason == StopReason.ENV_ERROR
+    assert RolloutOutput.from_json(output.to_json()) == output
+
+
+async def test_half_a_character_in_a_name_or_a_message_never_reaches_a_record(
+    make_player: MakePlayer, request_for: MakeRequest, add_env: type[ToolEnv]
+):
+    """Sampled, it is a malformed call; said by an env, it is the env's failure."""
+    call = '<tool_call>\n{"name": "add\\ud800", "arguments": {}}\n</tool_call>'
+
+    class Says(add_env):  # type: ignore[misc,valid-type]
+        def prompt(self, task: object) -> str:
+            return "\ud800?"
+
+    sampled = await run_trajectory(request_for(1), make_player([call, "3"]))
+    said = await run_trajectory(request_for(1), make_player(["3"], Says))
+
+    assert sampled.rollout_infos["tool_failures"] == {"malformed": 1}
+    assert said.stop_reason == StopReason.ENV_ERROR
+    for output in (sampled, said):
+        assert RolloutOutput.from_json(output.to_json()) == output

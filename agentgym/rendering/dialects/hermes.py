@@ -22,7 +22,7 @@ _DECODER = json.JSONDecoder(strict=False)
 _TAG = re.compile(f"{OPEN}|{RESULT}")
 _NEXT_BLOCK = re.compile(rf"(?:^|(?<=\n)){OPEN}|{CLOSE}")
 _SPACE = re.compile(r"\s*")
-_TRAILING_END = re.compile(r"(?:<\|(?:im_end|endoftext|eot_id|end)\|>\s*)+\Z")
+_END_TOKENS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>")
 _MAX_MALFORMED = 32
 """One more and the rest of the turn is not read: the decoder's error costs time in the length."""
 
@@ -35,7 +35,7 @@ class HermesDialect:
     def parse(self, text: str, *, finish_reason: str, prompt_suffix: str = "") -> ParsedAction:
         """Read one turn; see `Dialect.parse`."""
         reasoning, visible = split_reasoning(text, prompt_suffix=prompt_suffix)
-        reader = _Reader(_TRAILING_END.sub("", visible), cut=finish_reason == "length")
+        reader = _Reader(_without_end_tokens(visible), cut=finish_reason == "length")
         reader.read()
         return ParsedAction(
             content="".join(reader.content).strip(),
@@ -124,6 +124,18 @@ class _Reader:
         block = self.text[start:end].strip()
         self.malformed.append(MalformedCall(id=self._new_id(), text=block, reason=reason))
         return end + len(CLOSE) if self.text.startswith(CLOSE, end) else end
+
+
+def _without_end_tokens(text: str) -> str:
+    """End tokens given as text, which a renderer would have taken off as ids."""
+    end = len(text)
+    while True:
+        while end and text[end - 1].isspace():
+            end -= 1
+        token = next((token for token in _END_TOKENS if text.endswith(token, 0, end)), None)
+        if token is None:
+            return text[:end]
+        end -= len(token)
 
 
 def _skip_space(text: str, position: int) -> int:

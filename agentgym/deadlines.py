@@ -1,0 +1,72 @@
+"""Waiting for foreign coroutines, whether they let themselves be cancelled or not."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+GRACE_S = 5.0
+"""How long cancelled work may take to clean up before it is left behind."""
+
+
+class SelfCancelledError(Exception):
+    """The work ended in a cancellation that nobody here asked for."""
+
+
+async def bounded(
+    work: Coroutine[Any, Any, T], timeout_s: float, *, grace_s: float | None = None
+) -> T:
+    """The result of `work`, which is cancelled, and at last left behind, if it takes too long.
+
+    Args:
+        work: foreign code.
+        timeout_s: longest it may take.
+        grace_s: how long it may clean up after that; `GRACE_S` if left out.
+
+    Raises:
+        TimeoutError: it took too long.
+        SelfCancelledError: it cancelled itself.
+    """
+    task = asyncio.create_task(work)
+    task.add_done_callback(_retrieve)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+    except asyncio.CancelledError:
+        await _cancel(task, grace_s)
+        raise
+    if not done:
+        await _cancel(task, grace_s)
+        raise TimeoutError
+    if task.cancelled():
+        raise SelfCancelledError("it cancelled itself")
+    return task.result()
+
+
+async def together(tasks: Iterable["asyncio.Task[T]"]) -> list[T]:
+    """Results of all; the first error, or a cancellation, cancels the others and waits for them.
+
+    None is cancelled twice: that would cut its clean-up.
+    """
+    tasks = list(tasks)
+    try:
+        return await asyncio.gather(*tasks)
+    except asyncio.CancelledError:
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def _cancel(task: "asyncio.Task[Any]", grace_s: float | None) -> None:
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE_S if grace_s is None else grace_s)
+
+
+def _retrieve(task: "asyncio.Task[Any]") -> None:
+    """So that the error of work left behind is not reported as forgotten."""
+    if not task.cancelled():
+        task.exception()
