@@ -15,6 +15,7 @@ from agentgym.errors import ConfigError
 from agentgym.registry import ADVANTAGES, LOSSES
 from agentgym.trainer.advantages import Scale
 from agentgym.trainer.losses import ImportanceLevel, LossSettings
+from agentgym.trainer.ranges import Range, refuse_bad_weights, refuse_out_of_range
 from agentgym.trainer.unsupported import UNSUPPORTED
 from agentgym.trainer.window import PlanSettings
 from agentgym.trajectory import Budget
@@ -95,9 +96,9 @@ class AgentGRPOConfig(GRPOConfig):
 
     def __post_init__(self) -> None:
         self._refuse_unsupported()
+        self._check_values()
         launched = int(os.environ.get("WORLD_SIZE", "1"))
         self._check_batch(launched)
-        self._check_values()
         if self.bf16 is None:
             self.bf16 = not self.use_cpu and torch.cuda.is_available()
         if self.load_best_model_at_end and self.metric_for_best_model is None:
@@ -197,14 +198,12 @@ class AgentGRPOConfig(GRPOConfig):
     def _check_values(self) -> None:
         LOSSES.get(self.loss_type)
         ADVANTAGES.get(self.advantage_estimator)
-        if not 0 <= self.max_failed_fraction <= 1:
-            raise ConfigError(f"max_failed_fraction={self.max_failed_fraction} is not in 0..1")
-        for name in ("token_budget", "num_iterations", "concurrency", "num_eval_tasks"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)} must be at least 1")
-        if self.temperature <= 0:
+        refuse_out_of_range(vars(self))
+        refuse_bad_weights(self.reward_weights or {})
+        if not Range(0, above=True).holds(self.temperature):
             raise ConfigError(
-                f"temperature={self.temperature} must be above 0: a greedy group has no spread"
+                f"temperature={self.temperature!r} must be above 0 and finite: a greedy group has "
+                "no spread"
             )
 
     def _check_processes(self, launched: int) -> None:

@@ -9,6 +9,7 @@ from agentgym import envs
 from agentgym.envs.base import Env
 from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError, boundary
+from agentgym.trainer.ranges import refuse_bad_weights
 from agentgym.trainer.sampler import Tasks
 
 MakeEnv = Callable[[], Env]
@@ -65,8 +66,11 @@ def game_of(
 
     Raises:
         NotRegisteredError: no such env.
-        ConfigError: a factory was given arguments, or the env cannot be built.
+        ConfigError: there are no train rows, a factory was given arguments, or the env cannot be
+            built.
     """
+    if train_rows is not None and not len(train_rows):
+        raise ConfigError("train_dataset is empty: no tasks in split 'train'; give it rows")
     make_env = _factory(env, dict(env_kwargs or {}))
     name = env if isinstance(env, str) else _name(env)
     with boundary(ConfigError, f"env {name!r} cannot be built"):
@@ -116,7 +120,8 @@ def weights_by_name(
         given: the user's weights.
 
     Raises:
-        ConfigError: two functions have one name, or a weight is for no reward that is known.
+        ConfigError: two functions have one name, a weight is for no reward that is known, or it
+            is no finite number.
     """
     known = [*own, *functions]
     twice = sorted({name for name in known if known.count(name) > 1})
@@ -127,4 +132,6 @@ def weights_by_name(
         raise ConfigError(
             f"reward_weights names {unknown[0]!r}, but the rewards are {', '.join(known)}"
         )
-    return {**own, **dict.fromkeys(functions, 1.0), **(given or {})}
+    weights = {**own, **dict.fromkeys(functions, 1.0), **(given or {})}
+    refuse_bad_weights(weights)
+    return weights

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from agentgym.config import Config
 from agentgym.plugins import load_plugins
+from agentgym.trainer.ranges import MAX_CONCURRENCY
 
 
 class EnvSection(Config):
@@ -26,7 +27,7 @@ class EnvSection(Config):
     """Turns of a trajectory."""
     max_tokens: int = Field(512, ge=1)
     """Tokens the policy may sample in a trajectory, over all turns."""
-    concurrency: int = Field(256, ge=1)
+    concurrency: int = Field(256, ge=1, le=MAX_CONCURRENCY)
     """Trajectories played at once."""
     seed: int = Field(0, ge=0)
     """Equal seeds give equal tasks and equal sampling."""
@@ -35,7 +36,7 @@ class EnvSection(Config):
 class ModelSection(Config):
     """The policy"""
 
-    model: str | None = None
+    model: str | None = Field(None, min_length=1)
     """Folder or hub id of a chat model; without it, the embedded tiny one."""
     dialect: str = "hermes"
     """How tool calls are written, where the tokenizer cannot tell."""

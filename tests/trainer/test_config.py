@@ -1,5 +1,6 @@
 """Settings that cannot work together are refused at the start, with the values and the way out."""
 
+import math
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -170,6 +171,24 @@ def test_checkpoints_lie_between_windows(make_args: MakeArgs):
         ({"temperature": 0.0}, "temperature=0.0 must be above 0"),
         ({"max_failed_fraction": 1.5}, "max_failed_fraction=1.5 is not in 0..1"),
         ({"token_budget": 0}, "token_budget=0 must be at least 1"),
+        ({"max_turns": 0}, "max_turns=0 must be at least 1"),
+        ({"max_turns": 2.5}, "max_turns=2.5 must be .* whole number"),
+        ({"max_completion_length": 0}, "max_completion_length=0 must be at least 1"),
+        ({"max_turn_tokens": 0}, "max_turn_tokens=0 must be at least 1"),
+        ({"max_total_tokens": -1}, "max_total_tokens=-1 must be at least 2"),
+        ({"max_parse_errors": -1}, "max_parse_errors=-1 must be at least 0"),
+        ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps=0 must be at least 1"),
+        ({"per_device_train_batch_size": 0}, "per_device_train_batch_size=0 must be at least 1"),
+        ({"num_generations_eval": 0}, "num_generations_eval=0 must be at least 1"),
+        ({"concurrency": 10**20}, r"concurrency=1\d+ is not in 1\.\.4096"),
+        ({"epsilon": math.nan}, "epsilon=nan must be at least 0"),
+        ({"epsilon": -1}, "epsilon=-1 must be at least 0"),
+        ({"learning_rate": math.nan}, "learning_rate=nan must be at least 0"),
+        ({"learning_rate": math.inf}, "learning_rate=inf must be .* finite"),
+        ({"learning_rate": "fast"}, "learning_rate='fast' must be"),
+        ({"temperature": math.nan}, "temperature=nan must be above 0"),
+        ({"temperature": math.inf}, "temperature=inf must be .* finite"),
+        ({"reward_weights": {"low": math.nan}}, "reward_weights: low=nan must be a finite"),
         ({"num_generations": 1}, "num_generations=1 does not divide"),
     ],
 )

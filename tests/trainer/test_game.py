@@ -1,12 +1,13 @@
 """An env's own start-up code is foreign: what goes wrong in it is one line that names the env."""
 
+import math
 from typing import Any
 
 import pytest
 
 from agentgym.envs import TaskSet
 from agentgym.errors import ConfigError
-from agentgym.trainer.game import game_of
+from agentgym.trainer.game import game_of, weights_by_name
 
 
 def test_an_env_that_cannot_be_built_is_named(words_env: Any):
@@ -50,3 +51,20 @@ def test_a_split_without_tasks_is_refused_when_it_is_asked_for(words_env: Any):
         game.held_out()
     with pytest.raises(ConfigError, match="split 'train'"):
         _ = game_of(words_env, train_rows=[]).train
+
+
+def test_rows_that_are_none_at_all_are_refused_at_once(words_env: Any):
+    """An empty data set is a mistake of its reader, not a wish for the env's own tasks."""
+    with pytest.raises(ConfigError, match="train_dataset is empty"):
+        game_of(words_env, train_rows=[])
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, "1"])
+def test_a_weight_is_a_finite_number_whoever_gave_it(weight: Any):
+    """NaN times any reward unscores every trajectory; `rollout` and `train` both ask here."""
+    with pytest.raises(ConfigError, match=r"reward_weights: correct=.* must be a finite number"):
+        weights_by_name({"correct": 1.0}, [], {"correct": weight})
+    with pytest.raises(ConfigError, match="reward_weights: correct="):
+        weights_by_name({"correct": weight}, [], None)
+
+    assert weights_by_name({"correct": 1.0}, ["f"], {"f": -2}) == {"correct": 1.0, "f": -2}
