@@ -9,7 +9,7 @@ from rich.text import Text
 from agentgym.commands import Command
 from agentgym.commands.sections import PluginSection
 from agentgym.envs import make, names, spec
-from agentgym.errors import ConfigError
+from agentgym.errors import AgentGymError, ConfigError, boundary
 
 
 class EnvsConfig(PluginSection):
@@ -34,9 +34,14 @@ def envs(settings: EnvsConfig) -> None:
 def _describe(name: str) -> Group:
     """What is told about an env; one that cannot be built says why, so that the list is whole."""
     try:
-        env = make(name)
-    except ConfigError as error:
+        with boundary(ConfigError, f"env {name!r} cannot be built", also=(SystemExit,)):
+            return _facts(name)
+    except AgentGymError as error:
         return Group(Text(str(error), "red"))
+
+
+def _facts(name: str) -> Group:
+    env = make(name)
     env.close()
     env_class = type(env.unwrapped)
     rewards = [f"{reward} x{weight:g}" for reward, weight in env.reward_weights.items()]
