@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym.envs.base import Env, Info, Observation, ResetResult, StepResult, weighted_sum
 from agentgym.envs.contract import as_messages, as_rewards
-from agentgym.errors import RewardError, boundary
+from agentgym.errors import EnvError, RewardError, boundary
 from agentgym.messages import Message, ToolResult, system, user
 from agentgym.threads import in_thread
 from agentgym.tools import ToolContext, run_calls
@@ -63,9 +63,10 @@ class ToolEnv(Env):
         raise NotImplementedError(f"{type(self).__name__} must define prompt(task)")
 
     def score(self, episode: Episode) -> Scores | Awaitable[Scores]:
-        """Rewards by name of an episode that has ended; `None` = unscored. May be async.
+        """Rewards by name of an episode that has ended, at least one; `None` = unscored.
 
-        A sync one runs in a thread. Their weighted sum is the reward of the last step.
+        A sync one runs in a thread; an async one is awaited. Their weighted sum is the reward of
+        the last step.
         """
         raise NotImplementedError(f"{type(self).__name__} must define score(episode)")
 
@@ -126,8 +127,13 @@ class ToolEnv(Env):
     async def _scores(self) -> dict[str, float | None]:
         if inspect.iscoroutinefunction(self.score):
             with boundary(RewardError, "score", also=_EXITS):
-                return as_rewards(await self.score(self.episode))
-        return as_rewards(await in_thread(self._score_blocking))
+                given: Any = await self.score(self.episode)
+        else:
+            given = await in_thread(self._score_blocking)
+        rewards = as_rewards(given)
+        if not rewards:
+            raise EnvError("score returned no rewards; None by name is unscored")
+        return rewards
 
     def _score_blocking(self) -> Any:
         with boundary(RewardError, "score", also=_EXITS):

@@ -290,3 +290,17 @@ def test_the_sync_side_and_gymnasiums_checker() -> None:
     assert env.step(CALL)[0][0].content == "3"
     assert env.step("3")[1] == 1.5
     env.close()
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_a_score_without_rewards_is_the_envs_mistake(is_cut: bool) -> None:
+    """It would otherwise count as 0.0: evidence against a policy that nobody judged."""
+
+    class Silent(Sums):
+        def score(self, episode: Episode) -> dict[str, float | None]:
+            return {}
+
+    env = await _started(Silent)
+
+    with pytest.raises(EnvError, match="score returned no rewards"):
+        await (env.acut() if is_cut else env.astep(assistant("3")))
