@@ -19,7 +19,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from agentgym.errors import ConfigError, RewardError, boundary
-from agentgym.rewards.rubric import ERRORS, Score, is_async, merge
+from agentgym.rewards.rubric import ERRORS, Score, as_score, is_async, merge
 from agentgym.threads import in_thread
 from agentgym.trainer.background import LoopThread
 from agentgym.trainer.completions import split_chat
@@ -68,7 +68,8 @@ class GuardedReward:
         with boundary(RewardError, name, also=(SystemExit,)):
             try:
                 async with asyncio.timeout(self._timeout_s) as deadline:
-                    return list(await (call() if is_async(self._function) else in_thread(call)))
+                    scores = await (call() if is_async(self._function) else in_thread(call))
+                    return [as_score(score) for score in scores]
             except TimeoutError as error:
                 if not deadline.expired():
                     raise

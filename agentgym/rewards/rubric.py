@@ -8,6 +8,8 @@ import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import SupportsFloat
 
 from agentgym.envs.base import weighted_sum
 from agentgym.errors import ConfigError, RewardError, boundary
@@ -84,11 +86,22 @@ class Rubric:
         with boundary(RewardError, name, also=(SystemExit,)):
             try:
                 async with asyncio.timeout(self.timeout_s) as deadline:
-                    return as_score(await _run(function, output))
+                    return as_score(await _run(function, _for_reading(output)))
             except TimeoutError as error:
                 if not deadline.expired():
                     raise
                 raise RewardError(f"{name}: no answer within {self.timeout_s:g} s") from error
+
+
+def _for_reading(output: RolloutOutput) -> RolloutOutput:
+    """With tables of its own, so that what a function writes there is lost; the rest is frozen."""
+    tables = {
+        "messages": deepcopy(output.messages),
+        "rewards": dict(output.rewards),
+        "rollout_infos": deepcopy(output.rollout_infos),
+        "timings": dict(output.timings),
+    }
+    return output.model_copy(update=tables)
 
 
 async def _run(function: Reward, output: RolloutOutput) -> object:
@@ -106,8 +119,14 @@ def is_async(function: object) -> bool:
 
 
 def as_score(value: object) -> Score:
-    """A reward as a plain float; `None` if it is missing or not finite."""
+    """A reward as a plain float; `None` if it is missing or not finite.
+
+    Raises:
+        RewardError: it is no number; text that reads like one is none.
+    """
     if value is None:
         return None
-    number = float(value)  # type: ignore[arg-type]
+    if isinstance(value, str) or not isinstance(value, SupportsFloat):
+        raise RewardError(f"a reward is a number or None, got {value!r}")
+    number = float(value)
     return number if math.isfinite(number) else None

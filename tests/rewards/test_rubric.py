@@ -172,3 +172,28 @@ async def test_a_function_named_like_an_env_reward_is_refused():
 def test_merging_nothing_still_applies_the_weights():
     """The user's weights hold for the env's own columns too."""
     assert merge(trajectory(), {}, {"correct": 3.0}).reward == 3.0
+
+
+@pytest.mark.parametrize("value", ["1", b"1", [1.0]])
+async def test_what_only_reads_like_a_number_is_refused(value: object):
+    """`"1"` is a grader's text that nobody parsed; it is said so, not scored."""
+    [scored] = await Rubric({"judge": lambda _: value}).score([trajectory()])  # type: ignore[arg-type,return-value]
+
+    assert scored.rewards["judge"] is None
+    assert scored.rollout_infos[ERRORS]["judge"] == f"a reward is a number or None, got {value!r}"
+
+
+async def test_what_a_function_writes_into_the_record_is_lost():
+    """The record is evidence: a judge that reads it cannot change what others see or train on."""
+
+    def scribbles(output: RolloutOutput) -> float:
+        output.rewards["zzz"] = 99.0
+        output.rollout_infos["facts"]["seen"] = True
+        return 2.0
+
+    given = trajectory(rollout_infos={"facts": {}})
+
+    [scored] = await Rubric({"judge": scribbles}).score([given])
+    assert scored.rewards == {"correct": 1.0, "judge": 2.0}
+    assert given.rewards == {"correct": 1.0}
+    assert scored.rollout_infos == {"facts": {}}

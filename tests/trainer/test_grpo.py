@@ -151,6 +151,17 @@ class TestRewards:
         assert "rewards/broken/mean" not in log
         assert log["unscored"] == 0
 
+    def test_text_from_a_trl_reward_is_no_reward(self, make_trainer: MakeTrainer):
+        """A grader's unparsed answer: said and counted, neither scored nor a crash in torch."""
+
+        def text(prompts: Any, **columns: Any) -> list[Any]:
+            return ["1"] * len(prompts)
+
+        trainer = make_trainer({"reward_funcs": text})
+        trainer.train()
+
+        assert steps(trainer)[0]["rewards/text/errors"] == 8
+
     def test_a_reward_model_is_a_reward(
         self, make_trainer: MakeTrainer, tokenizer: PreTrainedTokenizerFast
     ):
