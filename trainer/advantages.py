@@ -25,8 +25,8 @@ Estimator = Callable[..., Tensor]
 EPSILON = 1e-4
 """Added to every standard deviation, as in TRL."""
 
-_SAME = 1e-6
-"""Relative spread below which the rewards of a group are equal: a few roundings of float32."""
+_SAME = 2.0**-23
+"""Relative spread up to which the rewards of a group are equal: that of neighbouring float32."""
 
 
 def compute_advantages(
