@@ -67,6 +67,7 @@ def _load(name: str) -> ModuleType:
 
 
 compare = _load("compare")
+inputs = _load("inputs")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -94,8 +95,10 @@ def test_case(case: dict[str, Any]) -> None:
         pytest.fail(f"unknown area {case['area']!r}; known: {', '.join(AREAS)}")
     if isinstance(handler, Unserved):
         pytest.skip(f"area {case['area']!r} is not served: {handler.reason}")
-    actual = observe(_load(handler).run, case["input"])
+    given = inputs.Inputs(case["input"])
+    actual = observe(_load(handler).run, given)
 
+    assert actual["exception"] or not inputs.unread(given)
     assert not compare.differences(case["expected"], actual)
 
 
@@ -132,6 +135,23 @@ def _finite(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_finite, value))
     return not isinstance(value, float) or math.isfinite(value)
+
+
+def test_what_no_handler_reads_is_told() -> None:
+    """A case with a key that nothing uses is not the case that was run."""
+    given = inputs.Inputs({"a": 1, "b": [{"c": 2, "d": 3}], "e": {"f": 4}, "g": 5})
+    assert given.get("a") == 1
+    assert given["b"][0]["c"] == 2
+    assert dict(given["e"]) == {"f": 4}
+    assert "g" in given
+
+    assert inputs.unread(given) == ["input.g", "input.b[0].d"]
+
+
+def test_a_key_that_a_case_lacks_is_no_refusal_of_the_system() -> None:
+    """Else a case that expects an error would pass because its handler could not run it."""
+    with pytest.raises(pytest.fail.Exception, match="needs 'b', the case gives a"):
+        observe(lambda case: {"value": case["b"]}, inputs.Inputs({"a": 1}))
 
 
 @pytest.mark.parametrize(

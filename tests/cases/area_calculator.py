@@ -24,8 +24,8 @@ def run(case: Mapping[str, Any]) -> Mapping[str, Any]:
 def _expression(case: Mapping[str, Any]) -> str:
     if "expression" in case:
         return str(case["expression"])
-    parts = {"prefix": "", "suffix": "", **case["expression_gen"]}
-    return str(parts["prefix"] + parts["unit"] * parts["count"] + parts["suffix"])
+    parts = case["expression_gen"]
+    return str(parts.get("prefix", "") + parts["unit"] * parts["count"] + parts.get("suffix", ""))
 
 
 def _evaluate(expression: str) -> dict[str, Any]:

@@ -21,7 +21,10 @@ GO = assistant("", ("calculator", {"expression": "1+1"}))
 END = assistant("the end")
 UNUSUAL = assistant("", ("calculator", {"expression": "7*191"}))
 ACTIONS = {"end": END, "go": GO, "noop": GO, "x": UNUSUAL, "a": GO, "action": GO}
-UNPACKED = {"o": "observation", "r": "reward", "te": "terminated", "tr": "truncated", "i": "info"}
+FIELDS = ("observation", "reward", "terminated", "truncated", "info")
+NAMES = {"o": "observation", "obs": "observation", "r": "reward", "rew": "reward", "i": "info"}
+NAMES |= {"te": "terminated", "term": "terminated", "tr": "truncated", "trunc": "truncated"}
+NAMES |= {field: field for field in FIELDS}
 
 
 class Toy(envs.ToolEnv):
@@ -109,8 +112,8 @@ def _pay(reward: Any) -> Mapping[str, Any]:
 
 
 def _play_actions(case: Mapping[str, Any]) -> Mapping[str, Any]:
-    env = Toy(max_turns=case["max_steps"])
-    env.reset(seed=0)
+    env = Toy(max_turns=case.get("max_steps"))
+    env.reset(seed=case.get("seed", 0))
     steps = [env.step(ACTIONS.get(action, action)) for action in case["actions"]]
     return {
         "rewards": [step[1] for step in steps],
@@ -123,7 +126,8 @@ def _run_code(case: Mapping[str, Any]) -> Mapping[str, Any]:
     names = _names(case)
     if not re.search(r"\benv *=", case["code"]):
         names["env"].reset(seed=0)
-    values, errors = [], []
+    values: list[Any] = []
+    errors: list[Exception] = []
     for statement in ast.parse(case["code"]).body:
         try:
             values.append(_execute(statement, names))
@@ -138,10 +142,12 @@ def _run_code(case: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _execute(statement: ast.stmt, names: dict[str, Any]) -> Any:
-    """Runs one statement; the value if it is an expression."""
+    """Runs one statement; the value if it is an expression or an assignment."""
     if isinstance(statement, ast.Expr):
         return eval(compile(ast.Expression(statement.value), "case", "eval"), names)
     exec(compile(ast.Module([statement], []), "case", "exec"), names)
+    if isinstance(statement, ast.Assign):
+        return eval(ast.unparse(statement.targets[0]), names)
     return None
 
 
@@ -149,19 +155,44 @@ def _observations(code: str, names: dict[str, Any], values: list[Any]) -> Iterat
     """What can be said after the code has run."""
     if values:
         yield "value", values[-1]
-    for short, long in UNPACKED.items():
-        if short in names:
-            yield long, names[short]
-            yield f"type_{long}", type(names[short]).__name__
+    for field, value in _fields(code, names, values):
+        yield field, value
+        yield f"type_{field}", type(value).__name__
     for one, other in itertools.permutations(_assigned(code), 2):
-        yield f"{one}_equals_{other}", names.get(one) == names.get(other)
+        yield f"{one}_equals_{other}", _plain(names.get(one)) == _plain(names.get(other))
     if "check_env" in code or "reset(seed" in code:
         yield "check_env_passes", _passes_check_env()
     for attribute in re.findall(r"get_wrapper_attr\('(\w+)'\)", code):
         if values and values[-1] is getattr(names["env"].unwrapped, attribute):
             yield "same_object_as", f"env.unwrapped.{attribute}"
-    if isinstance(names.get("v"), vector.VectorEnv):
-        yield from _vector(names["v"], values[-1])
+    vectors = [value for value in names.values() if isinstance(value, vector.VectorEnv)]
+    steps = [value for value in values if _is_step(value)]
+    if vectors and steps:
+        yield from _vector(vectors[-1], steps[-1])
+
+
+def _fields(code: str, names: dict[str, Any], values: list[Any]) -> Iterator[tuple[str, Any]]:
+    """What steps and resets returned, the last one last; what the sketch has named overrides."""
+    for value in values:
+        if _is_step(value):
+            yield from zip(FIELDS, value, strict=True)
+        elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], dict):
+            yield from zip(("observation", "info"), value, strict=True)
+    named = _assigned(code) & NAMES.keys() & names.keys()
+    yield from ((NAMES[name], names[name]) for name in named)
+
+
+def _is_step(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 5 and isinstance(value[4], dict)
+
+
+def _plain(value: Any) -> Any:
+    """With lists for arrays, which have no truth value."""
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value.tolist()]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
 
 
 def _assigned(code: str) -> set[str]:
@@ -173,14 +204,23 @@ def _assigned(code: str) -> set[str]:
 
 def _vector(v: Any, last: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
     observations, rewards, terminated, truncated, _ = last
-    for index in range(len(v.envs)):
-        begins = observations[index][0].content.startswith("Question")
+    begins = [_is_question(observation) for observation in observations]
+    for index in range(v.num_envs):
         yield f"env{index}_reward", float(rewards[index])
         yield f"env{index}_terminated", bool(terminated[index])
         yield f"env{index}_truncated", bool(truncated[index])
-        yield f"env{index}_obs", "reset observation" if begins else "step observation"
-    yield "action_x_executed", any(UNUSUAL in env.played for env in v.envs)
-    yield "trajectory_excludes_that_step", v.envs[0].played == []
+        yield f"env{index}_obs", "reset observation" if begins[index] else "step observation"
+    toys = [env.unwrapped for env in v.envs] if isinstance(v, vector.SyncVectorEnv) else []
+    ours = [toy for toy in toys if isinstance(toy, Toy)]
+    if toys and len(ours) == len(toys):
+        begun = [toy.played for toy, new in zip(ours, begins, strict=True) if new]
+        yield "action_x_executed", any(UNUSUAL in toy.played for toy in ours)
+        yield "trajectory_excludes_that_step", bool(begun) and not any(begun)
+
+
+def _is_question(observation: Any) -> bool:
+    """Whether it is what an episode begins with; the last step's observation is empty."""
+    return bool(len(observation)) and observation[0].content.startswith("Question")
 
 
 def _passes_check_env() -> bool:
@@ -191,7 +231,8 @@ def _passes_check_env() -> bool:
 
 def _names(case: Mapping[str, Any]) -> dict[str, Any]:
     """Everything a sketch may mention."""
-    mentioned = set(re.findall(r"\w+", case.get("code", "")))
+    sketch = case["code"] if "code" in case else case["check"]
+    mentioned = set(re.findall(r"\w+", sketch))
     library = {
         name: getattr(module, name)
         for module in (wrappers, vector)
@@ -210,4 +251,5 @@ def _names(case: Mapping[str, Any]) -> dict[str, Any]:
         "register": envs.register,
         "check_env": check_env,
     }
-    return library | ACTIONS | own | dict(case)
+    given = {name: case[name] for name in mentioned if name in case}
+    return library | ACTIONS | own | given
