@@ -185,6 +185,8 @@ def test_checkpoints_lie_between_windows(make_args: MakeArgs):
         ({"epsilon": -1}, "epsilon=-1 must be at least 0"),
         ({"learning_rate": math.nan}, "learning_rate=nan must be at least 0"),
         ({"learning_rate": math.inf}, "learning_rate=inf must be .* finite"),
+        ({"adam_beta1": 1.0}, r"adam_beta1=1\.0 is not in"),
+        ({"num_train_epochs": math.nan}, "num_train_epochs=nan must be"),
         ({"learning_rate": "fast"}, "learning_rate='fast' must be"),
         ({"temperature": math.nan}, "temperature=nan must be above 0"),
         ({"temperature": math.inf}, "temperature=inf must be .* finite"),
