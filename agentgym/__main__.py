@@ -1,8 +1,6 @@
 """`python -m agentgym`, for launchers such as `torchrun -m agentgym train`."""
 
-import sys
-
-from agentgym.cli import main
+from agentgym.cli import script
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script()

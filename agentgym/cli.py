@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import NoReturn
 
 from agentgym.commands import Command
 from agentgym.config import load
+from agentgym.deadlines import something_is_left_behind
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.registry import Registry
 
@@ -35,6 +37,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
+
+
+def script() -> NoReturn:
+    """The process of a command line: it ends, whatever foreign code is still running in it."""
+    code = main()
+    if something_is_left_behind():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _run_and_flush(arguments: list[str]) -> int:

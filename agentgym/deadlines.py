@@ -10,6 +10,17 @@ GRACE_S = 5.0
 """How long cancelled work may take to clean up before it is left behind."""
 
 
+_left_behind: "set[asyncio.Task[Any]]" = set()
+
+
+def something_is_left_behind() -> bool:
+    """Whether work that did not let itself be cancelled is still there.
+
+    Clearing up such a coroutine at the interpreter's exit may run it once more, and never end.
+    """
+    return any(not task.done() for task in _left_behind)
+
+
 class SelfCancelledError(Exception):
     """The work ended in a cancellation that nobody here asked for."""
 
@@ -64,6 +75,9 @@ async def together(tasks: Iterable["asyncio.Task[T]"]) -> list[T]:
 async def _cancel(task: "asyncio.Task[Any]", grace_s: float | None) -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE_S if grace_s is None else grace_s)
+    if not task.done():
+        _left_behind.add(task)
+        task.add_done_callback(_left_behind.discard)
 
 
 def _retrieve(task: "asyncio.Task[Any]") -> None:

@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 GRACE_S = 10.0
 """How long cancelled work may take to clean up."""
+STRAGGLER_S = 2.0
+"""How long what did not end by then is still waited for, after one more cancellation."""
 
 
 class LoopThread:
@@ -68,5 +70,6 @@ async def _cancel_others() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    if others:
+        await asyncio.wait(others, timeout=STRAGGLER_S)
     await asyncio.get_running_loop().shutdown_asyncgens()
