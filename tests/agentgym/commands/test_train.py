@@ -151,8 +151,11 @@ def test_a_run_leaves_a_folder_that_tells_and_repeats_it(
         for run in (one, two)
     )
     summary = json.loads((one / "summary.json").read_text())
-    figures = ("step", "reward", "loss", "grad_norm")
-    assert [[r[f] for f in figures] for r in rows] == [[r[f] for f in figures] for r in again]
+    for row, same in zip(rows, again, strict=True):
+        # Two threads may add up a gradient in another order.
+        assert row["loss"] == pytest.approx(same["loss"], rel=1e-5)
+        assert row["grad_norm"] == pytest.approx(same["grad_norm"], rel=1e-5)
+        assert (row["step"], row["reward"]) == (same["step"], same["reward"])
     assert [row["step"] for row in rows] == [1, 2]
     assert (summary["num_steps"], summary["seed"], summary["finished"]) == (2, 0, True)
     assert 0 < summary["eval_reward_before"] < 0.6
