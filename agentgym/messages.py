@@ -4,7 +4,7 @@ Messages are immutable: a trajectory can hand its history to env, renderer and r
 without copies. `to_chat` is the only place that knows the wire format.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -70,6 +70,9 @@ class Message(_Frozen):
     malformed_calls: tuple[MalformedCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    continues: bool = False
+    """True if it stands inside the assistant's message that began before: text put into the
+    policy's mouth, or what the policy said after it."""
 
     @field_validator("content", "reasoning")
     @classmethod
@@ -91,6 +94,25 @@ class Message(_Frozen):
         if self.name is not None:
             chat["name"] = self.name
         return chat
+
+
+def merged(messages: Iterable[Message]) -> list[Message]:
+    """The conversation as a chat template shows it: what continues a message is part of it."""
+    whole: list[Message] = []
+    for message in messages:
+        if not message.continues or not whole:
+            whole.append(message)
+            continue
+        last = whole[-1]
+        thoughts = [text for text in (last.reasoning, message.reasoning) if text]
+        update = {
+            "content": last.content + message.content,
+            "reasoning": "\n".join(thoughts) or None,
+            "tool_calls": last.tool_calls + message.tool_calls,
+            "malformed_calls": last.malformed_calls + message.malformed_calls,
+        }
+        whole[-1] = last.model_copy(update=update)
+    return whole
 
 
 def system(content: str) -> Message:

@@ -9,7 +9,8 @@ from typing import Literal, Protocol
 
 from agentgym.errors import ConfigError
 
-FinishReason = Literal["stop", "length", "abort"]
+FinishReason = Literal["stop", "stop_string", "length", "abort"]
+"""A stop token, a stop string, the token limit, or given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,8 @@ class Sampling:
     seed: int
     """The same seed, prompt and weights give the same ids, whatever else is in the batch."""
     stop_token_ids: frozenset[int] = frozenset()
+    stop: tuple[str, ...] = ()
+    """Strings that end the turn; the token that completes one is the last id."""
     temperature: float = 1.0
     """0.0 is greedy."""
     top_p: float = 1.0

@@ -25,6 +25,8 @@ class ParsedAction:
     reasoning: str | None = None
     calls: tuple[ToolCall, ...] = ()
     malformed: tuple[MalformedCall, ...] = ()
+    final_answer: str | None = None
+    """Where the dialect marks it (ReAct); it then becomes the message's content."""
     truncated: bool = False
     """Cut by length, so what stands at the end is not to be trusted."""
     raw: str = field(default="", repr=False)
@@ -46,7 +48,7 @@ class ParsedAction:
 
         return Message(
             role="assistant",
-            content=self.content,
+            content=self.content if self.final_answer is None else self.final_answer,
             reasoning=self.reasoning,
             tool_calls=tuple(numbered(call) for call in self.calls if reasons[call.id] is None),
             malformed_calls=tuple(map(numbered, self.malformed + spoilt)),
@@ -61,13 +63,22 @@ class Dialect(Protocol):
 
     name: str
 
-    def parse(self, text: str, *, finish_reason: str, prompt_suffix: str = "") -> ParsedAction:
+    def parse(
+        self,
+        text: str,
+        *,
+        finish_reason: str,
+        prompt_suffix: str = "",
+        tools: Sequence[ToolSchema] = (),
+    ) -> ParsedAction:
         """Read one turn; never raises, linear time.
 
         Args:
             text: what was sampled, without the stop token.
-            finish_reason: `stop`, or `length` if the turn was cut.
-            prompt_suffix: the generation prompt before it, which may open the reasoning.
+            finish_reason: `stop`, `stop_string`, or `length` if the turn was cut.
+            prompt_suffix: what stands before it in the same assistant message, from the generation
+                prompt on; it may leave the reasoning open.
+            tools: their schemas give the types of untyped arguments and the names that count.
         """
         ...
 
@@ -108,6 +119,21 @@ class Renderer(Protocol):
         """
         ...
 
+    def rewritten(
+        self, messages: Sequence[Message], tools: Sequence[ToolSchema], *, num_new: int
+    ) -> list[int] | None:
+        """The whole next prompt where the template shows earlier turns otherwise than before.
+
+        Args:
+            messages: the whole conversation, the new ones included.
+            tools: as given to `render`.
+            num_new: how many messages at the end the policy has not seen yet.
+
+        Returns:
+            [T] ids, generation prompt included; `None` if history stays, so that `bridge` holds.
+        """
+        ...
+
     def encode(self, text: str) -> list[int]:
         """Ids of content; special tokens in the text stay text."""
         ...
@@ -117,7 +143,19 @@ class Renderer(Protocol):
         ...
 
     def parse(
-        self, ids: Sequence[int], *, finish_reason: str, tools: Sequence[ToolSchema] = ()
+        self,
+        ids: Sequence[int],
+        *,
+        finish_reason: str,
+        tools: Sequence[ToolSchema] = (),
+        prefix: str = "",
     ) -> ParsedAction:
-        """What the sampled turn says; never raises."""
+        """What the sampled turn says; never raises.
+
+        Args:
+            ids: the sampled turn.
+            finish_reason: as the engine gave it.
+            tools: as given to `render`.
+            prefix: text of the same assistant message before `ids`, where the turn goes on with it.
+        """
         ...

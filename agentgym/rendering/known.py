@@ -69,6 +69,12 @@ class KnownRenderer:
             )
         return list(rendered.token_ids[len(whole) :])
 
+    def rewritten(
+        self, messages: Sequence[Message], tools: Sequence[ToolSchema], *, num_new: int
+    ) -> list[int] | None:
+        """See `Renderer.rewritten`."""
+        return None
+
     def encode(self, text: str) -> list[int]:
         """Ids of content; special tokens in the text stay text."""
         return self._special.encode(self._special.shield_text(text))
@@ -78,7 +84,12 @@ class KnownRenderer:
         return self._tokenizer.decode(list(ids), skip_special_tokens=False)
 
     def parse(
-        self, ids: Sequence[int], *, finish_reason: str, tools: Sequence[ToolSchema] = ()
+        self,
+        ids: Sequence[int],
+        *,
+        finish_reason: str,
+        tools: Sequence[ToolSchema] = (),
+        prefix: str = "",
     ) -> ParsedAction:
         """What the sampled turn says."""
         response = self._renderer.parse_response(list(ids), tools=_specs(tools))

@@ -94,6 +94,12 @@ class TemplateRenderer:
         closing = end[1:] if trace.ids[-1] in self._stop_token_ids else end
         return closing + self._suffix_ids(tuple(new_messages), tools)
 
+    def rewritten(
+        self, messages: Sequence[Message], tools: Sequence[ToolSchema], *, num_new: int
+    ) -> list[int] | None:
+        """See `Renderer.rewritten`."""
+        return None
+
     def encode(self, text: str) -> list[int]:
         """Ids of content; special tokens in the text stay text."""
         return self._special.encode(self._special.shield_text(text))
@@ -105,12 +111,20 @@ class TemplateRenderer:
         )
 
     def parse(
-        self, ids: Sequence[int], *, finish_reason: str, tools: Sequence[ToolSchema] = ()
+        self,
+        ids: Sequence[int],
+        *,
+        finish_reason: str,
+        tools: Sequence[ToolSchema] = (),
+        prefix: str = "",
     ) -> ParsedAction:
         """What the sampled turn says, read by the dialect."""
         body = ids[:-1] if ids and ids[-1] in self._stop_token_ids else ids
         return self._dialect.parse(
-            self.decode(body), finish_reason=finish_reason, prompt_suffix=self._prompt_suffix
+            self.decode(body),
+            finish_reason=finish_reason,
+            prompt_suffix=self._prompt_suffix + prefix,
+            tools=tools,
         )
 
     def _suffix_ids(self, new: tuple[Message, ...], tools: Sequence[ToolSchema]) -> list[int]:

@@ -32,7 +32,14 @@ class HermesDialect:
 
     name = "hermes"
 
-    def parse(self, text: str, *, finish_reason: str, prompt_suffix: str = "") -> ParsedAction:
+    def parse(
+        self,
+        text: str,
+        *,
+        finish_reason: str,
+        prompt_suffix: str = "",
+        tools: Sequence[ToolSchema] = (),
+    ) -> ParsedAction:
         """Read one turn; see `Dialect.parse`."""
         reasoning, visible = split_reasoning(text, prompt_suffix=prompt_suffix)
         reader = _Reader(_without_end_tokens(visible), cut=finish_reason == "length")
