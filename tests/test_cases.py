@@ -24,7 +24,6 @@ class Unserved(NamedTuple):
 
 
 Run = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-DIALECT = Unserved("only the Hermes dialect is read so far")
 AREAS: dict[str, str | Unserved] = {
     "advantages": "area_advantages",
     "agent_loop": Unserved("the loop's cases have no adapter yet"),
@@ -40,17 +39,17 @@ AREAS: dict[str, str | Unserved] = {
     "sandbox": Unserved("there is no sandbox yet"),
     "templates": Unserved("the cases of chat templates have no adapter yet"),
     "tokens_masks": Unserved("the cases of tokens and masks have no adapter yet"),
-    "toolparse/deepseek_v3": DIALECT,
-    "toolparse/deepseek_v31": DIALECT,
-    "toolparse/glm": DIALECT,
-    "toolparse/harmony": DIALECT,
-    "toolparse/hermes": Unserved("the Hermes dialect's cases have no adapter yet"),
-    "toolparse/kimi": DIALECT,
-    "toolparse/llama3": DIALECT,
-    "toolparse/mistral": DIALECT,
-    "toolparse/phi4": DIALECT,
-    "toolparse/qwen3_coder": DIALECT,
-    "toolparse/react": DIALECT,
+    "toolparse/deepseek_v3": "area_toolparse",
+    "toolparse/deepseek_v31": "area_toolparse",
+    "toolparse/glm": "area_toolparse",
+    "toolparse/harmony": "area_toolparse",
+    "toolparse/hermes": "area_toolparse",
+    "toolparse/kimi": "area_toolparse",
+    "toolparse/llama3": "area_toolparse",
+    "toolparse/mistral": "area_toolparse",
+    "toolparse/phi4": "area_toolparse",
+    "toolparse/qwen3_coder": "area_toolparse",
+    "toolparse/react": "area_toolparse",
 }
 
 
@@ -173,6 +172,7 @@ def test_a_key_that_a_case_lacks_is_no_refusal_of_the_system() -> None:
         ({"max_seconds": 1.0}, {"seconds": 1.5}),
         ({"never": "NaN"}, {"advantages": [math.nan]}),
         ({"ok": True}, {"ok": 1}),
+        ({"calls": [{"arguments": {}}]}, {"calls": [{"arguments": {"a": 1}}]}),
     ],
 )
 def test_comparison_finds_a_difference(expected: dict[str, Any], actual: dict[str, Any]) -> None:

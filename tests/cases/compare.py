@@ -2,7 +2,7 @@
 
 Rules by the form of the expectation: `any_of` one of several, `"<=3"` a bound, `X_in` one of a
 list, `X_contains` text or texts, `X_mentions` one of `a|b`, numbers within `tol`, dictionaries by
-their listed keys, `never` text that may appear nowhere.
+their listed keys but a call's `arguments` whole, `never` text that may appear nowhere.
 """
 
 import json
@@ -69,6 +69,8 @@ def _holds(key: str, wanted: Any, actual: Mapping[str, Any], tolerance: float) -
 def same(wanted: Any, value: Any, tolerance: float = 0.0) -> bool:
     """Whether a value is the wanted one, or satisfies it."""
     if isinstance(wanted, Mapping):
+        if "arguments" in wanted and isinstance(value, Mapping) and not _same_keys(wanted, value):
+            return False
         if "any_of" in wanted:
             return any(same(option, value, tolerance) for option in wanted["any_of"])
         return isinstance(value, Mapping) and all(
@@ -92,6 +94,14 @@ def same(wanted: Any, value: Any, tolerance: float = 0.0) -> bool:
     ):
         return BOUNDS[bound[1]](value, float(bound[2]))
     return bool(wanted == value)
+
+
+def _same_keys(wanted: Mapping[str, Any], value: Any) -> bool:
+    """Whether two calls name the same arguments: an invented one is as wrong as a lost one."""
+    names, given = wanted["arguments"], value.get("arguments")
+    if isinstance(names, Mapping) and isinstance(given, Mapping):
+        return set(names) == set(given)
+    return True
 
 
 def _same_number(wanted: float, value: Any, tolerance: float) -> bool:
