@@ -121,7 +121,9 @@ class AgentGRPOTrainer(GRPOTrainer):
             args,
             renderer=self.renderer,
             scheduler=scheduler_for(scheduler, self.game, self.renderer),
-            make_engine=lambda: transformers_engine(self.policy, max_rows=args.concurrency),
+            make_engine=lambda: transformers_engine(
+                self.policy, max_rows=args.concurrency, decode=self.renderer.decode
+            ),
             engine=engine,
         )
         self.sampler = sampler_of(self.game, args)

@@ -67,13 +67,21 @@ def oracle_engine(scheduler: Watched, language: Language) -> Engine:
         assert isinstance(env, HasOracle)
         return language.write(env.oracle(trajectory.request.task, list(trajectory.messages)))
 
-    return CallableEngine(answer, encode=language.encode, stop_token_id=language.stop_token_id)
+    return CallableEngine(
+        answer,
+        encode=language.encode,
+        decode=language.renderer.decode,
+        stop_token_id=language.stop_token_id,
+    )
 
 
 def scripted_engine(path: Path, language: Language) -> Engine:
     """An engine that says what stands in a file (see `read_script`)."""
     return ScriptedEngine(
-        read_script(path), encode=language.encode, stop_token_id=language.stop_token_id
+        read_script(path),
+        encode=language.encode,
+        decode=language.renderer.decode,
+        stop_token_id=language.stop_token_id,
     )
 
 
@@ -118,7 +126,7 @@ def cast_for(
         ConfigError: there is no such policy, or the env has no oracle.
     """
     if policy == "model":
-        return Cast(model_engine(language.name, dtype), scheduler)
+        return Cast(model_engine(language, dtype), scheduler)
     if policy == "oracle":
         _refuse_without_oracle(game)
         watched = Watched(scheduler)
@@ -138,7 +146,7 @@ def _refuse_without_oracle(game: Game) -> None:
         )
 
 
-def model_engine(name: str, dtype: str) -> Engine:
+def model_engine(language: Language, dtype: str) -> Engine:
     """An engine over a model in this process.
 
     Raises:
@@ -146,4 +154,5 @@ def model_engine(name: str, dtype: str) -> Engine:
     """
     from agentgym.engines.transformers import transformers_engine
 
-    return transformers_engine(load_model(name, dtype))
+    model = load_model(language.name, dtype)
+    return transformers_engine(model, decode=language.renderer.decode)

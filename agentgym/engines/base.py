@@ -4,10 +4,15 @@ An engine knows nothing about messages. `session` names a trajectory, so that an
 key/value cache from one turn to the next.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, EngineError
+
+_MAX_LOGPROB = 1e-3
+"""Nats; what rounding may add to a probability of 1."""
 
 FinishReason = Literal["stop", "stop_string", "length", "abort"]
 """A stop token, a stop string, the token limit, or given up."""
@@ -23,7 +28,8 @@ class Sampling:
     """The same seed, prompt and weights give the same ids, whatever else is in the batch."""
     stop_token_ids: frozenset[int] = frozenset()
     stop: tuple[str, ...] = ()
-    """Strings that end the turn; the token that completes one is the last id."""
+    """Strings that end the turn; the token that completes one is the last id. Only what is sampled
+    is looked at, not the prompt."""
     temperature: float = 1.0
     """0.0 is greedy."""
     top_p: float = 1.0
@@ -41,12 +47,13 @@ class Sampling:
             "temperature": 0.0 <= self.temperature < float("inf"),
             "top_p": 0.0 < self.top_p <= 1.0,
             "top_k": self.top_k >= 0,
+            "stop": all(self.stop),
         }
         wrong = [f"{name}={getattr(self, name)}" for name, fine in in_range.items() if not fine]
         if wrong:
             raise ConfigError(
                 f"cannot sample with {', '.join(wrong)}: need max_tokens >= 1, temperature >= 0, "
-                "0 < top_p <= 1 and top_k >= 0"
+                "0 < top_p <= 1, top_k >= 0 and stop strings that are not empty"
             )
 
 
@@ -55,12 +62,44 @@ class Generation:
     """One sampled turn."""
 
     token_ids: tuple[int, ...]
-    """[T] sampled ids; ends with the stop token if `finish_reason` is `stop`."""
+    """[T] sampled ids; ends with the stop token if `finish_reason` is `stop`, and with the token
+    that completes the stop string if it is `stop_string`."""
     logprobs: tuple[float, ...]
     """[T] nats, of the distribution sampled from: temperature, then top-k, then top-p applied.
     Greedy sampling (temperature 0) reports the plain distribution, as if at temperature 1."""
     finish_reason: FinishReason
     policy_version: int
+
+    def __post_init__(self) -> None:
+        """Refuse what nothing can have sampled.
+
+        Raises:
+            EngineError: not one logprob per id, an id below 0, or a logprob that is none.
+        """
+        if len(self.logprobs) != len(self.token_ids):
+            given = f"{len(self.token_ids)} tokens needs {len(self.token_ids)} logprobs"
+            raise EngineError(f"a turn of {given}, got {len(self.logprobs)}")
+        if self.token_ids and min(self.token_ids) < 0:
+            raise EngineError(f"the engine sampled the token id {min(self.token_ids)}")
+        wrong = [p for p in self.logprobs if not -math.inf < p <= _MAX_LOGPROB]
+        if wrong:
+            raise EngineError(f"the engine gave {wrong[0]} as the logprob of a sampled token")
+
+
+def refuse_unknown_ids(what: str, token_ids: Sequence[int], vocabulary: int) -> None:
+    """Hold ids against a vocabulary.
+
+    Raises:
+        EngineError: one lies outside 0 to `vocabulary` - 1.
+    """
+    if not token_ids:
+        return
+    low, high = min(token_ids), max(token_ids)
+    if low < 0 or high >= vocabulary:
+        raise EngineError(
+            f"{what} holds token id {low if low < 0 else high}; the model knows 0 to "
+            f"{vocabulary - 1}"
+        )
 
 
 class Engine(Protocol):

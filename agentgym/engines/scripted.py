@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from agentgym.engines.base import FinishReason, Generation, Sampling
+from agentgym.engines.base import FinishReason, Generation, Sampling, refuse_unknown_ids
+from agentgym.engines.stops import Decode, length_until_stop, watch
 from agentgym.errors import ConfigError, EngineError, boundary
 
 Encode = Callable[[str], Sequence[int]]
@@ -54,8 +55,10 @@ class CallableEngine:
     Args:
         policy: the turn for a call; what it raises fails that call with `EngineError`.
         encode: text to ids; needed if the policy answers with text.
+        decode: ids to text; needed for stop strings.
         stop_token_id: ends turns given as text; by default the only stop id of the request.
         max_context: longest prompt plus completion, in tokens.
+        vocabulary: number of token ids; without it any id is taken.
     """
 
     def __init__(
@@ -63,12 +66,16 @@ class CallableEngine:
         policy: Policy,
         *,
         encode: Encode | None = None,
+        decode: Decode | None = None,
         stop_token_id: int | None = None,
         max_context: int = 1 << 20,
+        vocabulary: int | None = None,
     ) -> None:
         self.calls: list[EngineCall] = []
         self._policy = policy
         self._encode = encode
+        self._decode = decode
+        self._vocabulary = vocabulary
         self._stop_token_id = stop_token_id
         self._max_context = max_context
         self._version = 0
@@ -92,10 +99,12 @@ class CallableEngine:
     async def generate(
         self, prompt_ids: tuple[int, ...], sampling: Sampling, *, session: str
     ) -> Generation:
-        """Play one turn; cut by `max_tokens` and the context like a sampled one.
+        """Play one turn; cut by `max_tokens`, the context and stop strings like a sampled one.
 
         Raises:
-            EngineError: the prompt does not fit, the policy failed, or the engine is closed.
+            EngineError: the prompt does not fit, the policy failed or said what no model could, or
+                the engine is closed.
+            ConfigError: there are stop strings, but no `decode`.
         """
         if self._closed:
             raise EngineError("the engine is closed")
@@ -136,13 +145,27 @@ class CallableEngine:
                 f"a turn needs one logprob per token and at least one token, got {len(ids)} tokens "
                 f"and {len(logprobs)} logprobs"
             )
+        if self._vocabulary is not None:
+            refuse_unknown_ids("the turn", ids, self._vocabulary)
         reason = turn.finish_reason or ("stop" if ids[-1] in self._stops(sampling) else "length")
+        length, reason = self._cut(ids, reason, sampling, limit)
         return Generation(
-            token_ids=tuple(ids[:limit]),
-            logprobs=tuple(logprobs[:limit]),
-            finish_reason=reason if len(ids) <= limit else "length",
+            token_ids=tuple(ids[:length]),
+            logprobs=tuple(logprobs[:length]),
+            finish_reason=reason,
             policy_version=self._version,
         )
+
+    def _cut(
+        self, ids: list[int], reason: FinishReason, sampling: Sampling, limit: int
+    ) -> tuple[int, FinishReason]:
+        """How much of a turn is sampled, and what ends it: the first of its limits."""
+        watched = watch(sampling.stop, self._decode)
+        end = len(ids) - (reason == "stop")
+        stopped = length_until_stop(ids[: min(end, limit)], watched)
+        if stopped is not None:
+            return stopped, "stop_string"
+        return (len(ids), reason) if len(ids) <= limit else (limit, "length")
 
     def _stops(self, sampling: Sampling) -> frozenset[int]:
         own = frozenset() if self._stop_token_id is None else frozenset({self._stop_token_id})
@@ -175,8 +198,10 @@ class ScriptedEngine(CallableEngine):
     Args:
         script: turns of every session, or turns by session name (see `Script`).
         encode: text to ids; needed if the script holds text.
+        decode: ids to text; needed for stop strings.
         stop_token_id: ends turns given as text; by default the only stop id of the request.
         max_context: longest prompt plus completion, in tokens.
+        vocabulary: number of token ids; without it any id is taken.
     """
 
     def __init__(
@@ -184,11 +209,18 @@ class ScriptedEngine(CallableEngine):
         script: Script,
         *,
         encode: Encode | None = None,
+        decode: Decode | None = None,
         stop_token_id: int | None = None,
         max_context: int = 1 << 20,
+        vocabulary: int | None = None,
     ) -> None:
         super().__init__(
-            self._next_turn, encode=encode, stop_token_id=stop_token_id, max_context=max_context
+            self._next_turn,
+            encode=encode,
+            decode=decode,
+            stop_token_id=stop_token_id,
+            max_context=max_context,
+            vocabulary=vocabulary,
         )
         self._script = script if isinstance(script, Mapping) else {"*": script}
 

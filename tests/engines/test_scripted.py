@@ -174,3 +174,9 @@ async def test_a_closed_engine_answers_nothing() -> None:
 
     with pytest.raises(EngineError, match="closed"):
         await ask(engine)
+
+
+async def test_a_script_for_another_vocabulary_fails_its_call() -> None:
+    """The ids would decode to nothing, and train rows of the embedding that do not exist."""
+    with pytest.raises(EngineError, match="the turn holds token id 9; the model knows 0 to 8"):
+        await ask(ScriptedEngine([[1, 9]], vocabulary=9))

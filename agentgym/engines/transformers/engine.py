@@ -6,7 +6,8 @@ import logging
 import numpy as np
 from torch import nn
 
-from agentgym.engines.base import Engine, Generation, Sampling
+from agentgym.engines.base import Engine, Generation, Sampling, refuse_unknown_ids
+from agentgym.engines.stops import Decode, watch
 from agentgym.engines.transformers.fallback import GenerateCore
 from agentgym.engines.transformers.model import PolicyModel
 from agentgym.engines.transformers.requests import EngineStats, Reply, Request
@@ -29,8 +30,16 @@ class LocalEngine:
     Requests may come from any event loop, also from several one after the other.
     """
 
-    def __init__(self, model: PolicyModel, core: SlotCore | GenerateCore, max_context: int) -> None:
+    def __init__(
+        self,
+        model: PolicyModel,
+        core: SlotCore | GenerateCore,
+        max_context: int,
+        *,
+        decode: Decode | None,
+    ) -> None:
         self._core = core
+        self._decode = decode
         self._worker = Worker(core)
         self._max_context = max_context
         self._vocabulary = model.vocabulary
@@ -60,12 +69,14 @@ class LocalEngine:
         Raises:
             EngineError: the prompt does not fit or holds unknown ids, the model failed, or the
                 engine was closed.
+            ConfigError: there are stop strings, but no `decode`.
         """
+        watched = watch(sampling.stop, self._decode)
         self._check(prompt_ids)
         limit = min(sampling.max_tokens, self._max_context - len(prompt_ids))
         reply: Reply[Generation] = Reply()
         prompt = np.asarray(prompt_ids, dtype=np.int64)
-        request = Request(prompt, sampling, session, limit, reply)
+        request = Request(prompt, sampling, session, limit, reply, watched)
         if not self._worker.post(lambda: self._core.submit(request)):
             raise EngineError("the engine is closed")
         try:
@@ -107,12 +118,7 @@ class LocalEngine:
                 f"a prompt of {len(prompt_ids)} tokens leaves no room in a context of "
                 f"{self._max_context}"
             )
-        low, high = min(prompt_ids), max(prompt_ids)
-        if low < 0 or high >= self._vocabulary:
-            raise EngineError(
-                f"the prompt holds token id {low if low < 0 else high}; the model knows 0 to "
-                f"{self._vocabulary - 1}"
-            )
+        refuse_unknown_ids("the prompt", prompt_ids, self._vocabulary)
 
 
 class TransformersEngine(LocalEngine):
@@ -127,13 +133,19 @@ class TransformersEngine(LocalEngine):
             number of trajectories in flight. Memory is two numbers per row, position, layer,
             key/value head and dimension; it grows with the longest prompt and the rows in use.
         max_context: longest prompt plus completion; by default what the model was made for.
+        decode: ids to text; needed for stop strings.
 
     Raises:
         ConfigError: the model cannot be served this way; says why.
     """
 
     def __init__(
-        self, model: nn.Module, *, max_rows: int = 64, max_context: int | None = None
+        self,
+        model: nn.Module,
+        *,
+        max_rows: int = 64,
+        max_context: int | None = None,
+        decode: Decode | None = None,
     ) -> None:
         policy = PolicyModel(model)
         refuse_unservable(policy)
@@ -142,7 +154,7 @@ class TransformersEngine(LocalEngine):
         if obstacle:
             raise SlotObstacleError(f"{type(policy.base).__name__}: {obstacle}")
         slots = Slots(policy, max_rows=max_rows, max_context=context)
-        super().__init__(policy, SlotCore(slots), context)
+        super().__init__(policy, SlotCore(slots), context, decode=decode)
 
 
 class GenerateEngine(LocalEngine):
@@ -152,18 +164,25 @@ class GenerateEngine(LocalEngine):
         model: the model that is trained.
         max_rows: most turns in one batch.
         max_context: longest prompt plus completion; by default what the model was made for.
+        decode: ids to text; needed for stop strings.
 
     Raises:
         ConfigError: the model cannot be served at all; says why.
     """
 
     def __init__(
-        self, model: nn.Module, *, max_rows: int = 64, max_context: int | None = None
+        self,
+        model: nn.Module,
+        *,
+        max_rows: int = 64,
+        max_context: int | None = None,
+        decode: Decode | None = None,
     ) -> None:
         policy = PolicyModel(model)
         refuse_unservable(policy)
         context = _context(policy, max_rows, max_context)
-        super().__init__(policy, GenerateCore(policy, max_rows=max_rows), context)
+        core = GenerateCore(policy, max_rows=max_rows)
+        super().__init__(policy, core, context, decode=decode)
 
 
 class SlotObstacleError(ConfigError):
@@ -171,18 +190,28 @@ class SlotObstacleError(ConfigError):
 
 
 def transformers_engine(
-    model: nn.Module, *, max_rows: int = 64, max_context: int | None = None
+    model: nn.Module,
+    *,
+    max_rows: int = 64,
+    max_context: int | None = None,
+    decode: Decode | None = None,
 ) -> Engine:
     """The fastest engine for the model; logs why it is not the slot engine.
+
+    Args:
+        model: the model that is trained.
+        max_rows: most turns at once.
+        max_context: longest prompt plus completion; by default what the model was made for.
+        decode: ids to text; needed for stop strings.
 
     Raises:
         ConfigError: no engine can serve the model, by its name.
     """
     try:
-        return TransformersEngine(model, max_rows=max_rows, max_context=max_context)
+        return TransformersEngine(model, max_rows=max_rows, max_context=max_context, decode=decode)
     except SlotObstacleError as obstacle:
         _log.warning("sampling with batched generate(), which is slower: %s", obstacle)
-        return GenerateEngine(model, max_rows=max_rows, max_context=max_context)
+        return GenerateEngine(model, max_rows=max_rows, max_context=max_context, decode=decode)
 
 
 def _context(model: PolicyModel, max_rows: int, max_context: int | None) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.engines.base import FinishReason, Generation, Sampling
+from agentgym.engines.stops import StopStrings
 from agentgym.errors import EngineError
 
 Ids = NDArray[np.int64]
@@ -74,6 +75,8 @@ class Request:
     limit: int
     """Most tokens to sample: budget and context length together."""
     reply: Reply[Generation]
+    watched: StopStrings | None = None
+    """Finds the request's stop strings, if it has some."""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     outcome: Generation | EngineError | None = None
@@ -101,6 +104,8 @@ class Request:
         self.logprobs.append(logprob)
         if token in self.sampling.stop_token_ids:
             self._complete("stop", policy_version)
+        elif self.watched is not None and self.watched.completed_by_last(self.token_ids):
+            self._complete("stop_string", policy_version)
         elif len(self.token_ids) >= self.limit:
             self._complete("length", policy_version)
 

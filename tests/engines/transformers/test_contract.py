@@ -12,7 +12,7 @@ import torch
 
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.transformers import GenerateEngine, TransformersEngine
-from agentgym.errors import EngineError
+from agentgym.errors import ConfigError, EngineError
 
 pytestmark = pytest.mark.parametrize("kind", ["slots", "generate"])
 MakeBench = Callable[..., Any]
@@ -115,6 +115,61 @@ async def test_a_stop_token_ends_the_turn_and_is_part_of_it(
     assert stopped.token_ids == free.token_ids[: first + 1]
     assert stopped.finish_reason == "stop"
     assert free.finish_reason == "length"
+
+
+def letters(ids: Any) -> str:
+    """Tokens of one to three characters."""
+    return "".join("abc"[i % 3] * (1 + i % 2) + "." * (i % 5 == 0) for i in ids)
+
+
+async def test_a_stop_string_ends_the_turn_with_the_token_that_completes_it(
+    kind: str, make_bench: MakeBench
+) -> None:
+    """Strings that lie inside one token, across several and at the very end of the budget, in one
+    batch with a turn that has none; whole tokens are kept, with the very logprobs of a free run."""
+    bench = make_bench(kind, decode=letters)
+    free = await bench.ask(PROMPT, max_tokens=20)
+    text = letters(free.token_ids)
+    stops = [text[start : start + size] for start in (0, 7, 15, 22) for size in (1, 4, 8)]
+    stopped = await asyncio.gather(
+        *[
+            bench.ask(PROMPT, session=stop, max_tokens=20, stop=("never", stop) if stop else ())
+            for stop in [*stops, "", text]
+        ]
+    )
+
+    for stop, answer in zip([*stops, "never", text], stopped, strict=True):
+        lengths = (n for n in range(1, 21) if stop in letters(free.token_ids[:n]))
+        kept = next(lengths, 20)
+        assert answer.token_ids == free.token_ids[:kept]
+        assert answer.logprobs == pytest.approx(free.logprobs[:kept], abs=1e-5)
+        assert answer.finish_reason == ("length" if stop == "never" else "stop_string")
+
+
+async def test_a_turn_that_starts_again_still_finds_its_stop_string(
+    kind: str, make_bench: MakeBench, gate: type[Any]
+) -> None:
+    bench = make_bench(kind, decode=letters)
+    free = await bench.ask(PROMPT, max_tokens=20)
+    stop = letters(free.token_ids)[5:10]
+    calm = await bench.ask(PROMPT, max_tokens=20, stop=(stop,))
+    hold = gate(bench.model, calls=2)
+    turn = asyncio.create_task(bench.ask(PROMPT, session="t", max_tokens=20, stop=(stop,)))
+    await hold.reached()
+    update = asyncio.create_task(bench.engine.update_weights())
+    await asyncio.sleep(0)
+    hold.open()
+    await update
+
+    assert (await turn).token_ids == calm.token_ids
+    assert calm.finish_reason == "stop_string"
+
+
+async def test_stop_strings_need_a_decoder(kind: str, make_bench: MakeBench) -> None:
+    bench = make_bench(kind)
+
+    with pytest.raises(ConfigError, match="without `decode`"):
+        await bench.ask(PROMPT, stop=("x",))
 
 
 async def test_the_context_ends_a_turn_with_length(kind: str, make_bench: MakeBench) -> None:
