@@ -35,6 +35,9 @@ class Config(BaseModel):
     rivals: ClassVar[tuple[str, ...]] = ()
     """Fields that say the same in different ways: one that is given replaces those beneath it."""
 
+    arguments: ClassVar[tuple[str, ...]] = ()
+    """Fields given by position, in this order, in place of config files."""
+
     @classmethod
     def beneath(cls, given: Mapping[str, Any]) -> list[Path]:  # noqa: ARG003 (for subclasses)
         """Config files that lie under what files and flags have `given`."""
@@ -165,7 +168,7 @@ def validate(config_class: type[C], layers: Mapping[str, Mapping[str, Any]]) -> 
     except ValidationError as error:
         first, *others = error.errors()
         more = f" (and {len(others)} more)" if others else ""
-        raise ConfigError(_describe(first, origin) + more) from error
+        raise ConfigError(_describe(first, origin, config_class.arguments) + more) from error
 
 
 def _merged(config_class: type[Config], layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -177,13 +180,17 @@ def _merged(config_class: type[Config], layers: Mapping[str, Mapping[str, Any]])
     return merged
 
 
-def _describe(error: ErrorDetails, origin: Mapping[str, str]) -> str:
+def _typed_as(field: str, arguments: Sequence[str]) -> str:
+    return field.upper() if field in arguments else flag_of(field)
+
+
+def _describe(error: ErrorDetails, origin: Mapping[str, str], arguments: Sequence[str]) -> str:
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if not error["loc"]:
         return message
     field, *inner = (str(part) for part in error["loc"])
     source = origin.get(field, "")
-    where = f"{source}: {field}" if source else flag_of(field)
+    where = f"{source}: {field}" if source else _typed_as(field, arguments)
     if error["type"] == "missing":
         return f"{where} is required"
     path = "".join(f".{part}" for part in inner if not part.endswith("]"))

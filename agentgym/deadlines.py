@@ -1,6 +1,7 @@
 """Waiting for foreign coroutines, whether they let themselves be cancelled or not."""
 
 import asyncio
+import threading
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -13,12 +14,21 @@ GRACE_S = 5.0
 _left_behind: "set[asyncio.Task[Any]]" = set()
 
 
+_abandoned: set[threading.Thread] = set()
+
+
+def abandon(thread: threading.Thread) -> None:
+    """Count a thread that nobody waits for any more as left behind while it lives."""
+    _abandoned.add(thread)
+
+
 def something_is_left_behind() -> bool:
     """Whether work that did not let itself be cancelled is still there.
 
     Clearing up such a coroutine at the interpreter's exit may run it once more, and never end.
     """
-    return any(not task.done() for task in _left_behind)
+    tasks = any(not task.done() for task in _left_behind)
+    return tasks or any(thread.is_alive() for thread in _abandoned)
 
 
 class SelfCancelledError(Exception):

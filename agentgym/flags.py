@@ -49,7 +49,7 @@ def parse_flags(config_class: type[Config], argv: Sequence[str], *, prog: str) -
         flag = unknown[0].split("=")[0]
         raise ConfigError(f"unknown flag {flag!r}{_near_flag(flag, fields)}")
     typed = vars(namespace)
-    files = [Path(file) for file in typed.pop("files")]
+    files = [Path(file) for file in typed.pop("files", [])]
     return Flags(files, {name: _decode(name, raw, fields[name]) for name, raw in typed.items()})
 
 
@@ -57,18 +57,35 @@ def build_parser(config_class: type[Config], prog: str) -> argparse.ArgumentPars
     """A parser with one group of flags for each section (base class) of the config."""
     parser = _Parser(
         prog=prog,
-        usage=f"{prog} [FILE.yaml ...] [--flag value ...]",
+        usage=f"{prog} {_positional(config_class)} [--flag value ...]",
         description=inspect.cleandoc(config_class.__doc__ or ""),
         formatter_class=_formatter,
         allow_abbrev=False,
     )
-    parser.add_argument("files", nargs="*", metavar="FILE.yaml", help="settings; flags win")
-    for title, names in sections(config_class):
-        if names:
-            group = parser.add_argument_group(title)
-            for name in names:
-                _add_flag(group, name, config_class.model_fields[name])
+    for name in config_class.arguments:
+        parser.add_argument(
+            name,
+            nargs="?",
+            metavar=name.upper(),
+            default=argparse.SUPPRESS,
+            help=_help(config_class.model_fields[name]),
+        )
+    if not config_class.arguments:
+        parser.add_argument("files", nargs="*", metavar="FILE.yaml", help="settings; flags win")
+    _add_flags(parser, config_class)
     return parser
+
+
+def _positional(config_class: type[Config]) -> str:
+    return " ".join(name.upper() for name in config_class.arguments) or "[FILE.yaml ...]"
+
+
+def _add_flags(parser: argparse.ArgumentParser, config_class: type[Config]) -> None:
+    for title, names in sections(config_class):
+        flags = [name for name in names if name not in config_class.arguments]
+        group = parser.add_argument_group(title) if flags else None
+        for name in flags:
+            _add_flag(group, name, config_class.model_fields[name])
 
 
 def _add_flag(group: Any, name: str, field: FieldInfo) -> None:

@@ -47,6 +47,8 @@ class Env(gymnasium.Env[Observation, Any]):
     """What the policy may call; the loop tells the model."""
     reward_weights: Mapping[str, float] = {}
     """By name of reward; 1.0 where none is given."""
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    """Lowest and highest return of an episode; `agentgym check` holds it against what it sees."""
     max_turns: int | None = None
     """Steps after which the episode is truncated."""
 
