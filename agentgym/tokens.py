@@ -31,6 +31,9 @@ class Segment(BaseModel):
     """Weight updates the sampling policy had seen; only for sampled ids."""
     message_index: int | None = None
     """Index of the first message these ids belong to."""
+    frozen: bool = False
+    """Sampled ids that are not trained here: another trace of the trajectory trains them, or a
+    scheduler took them back."""
 
     @model_validator(mode="after")
     def _logprobs_match_source(self) -> Self:
@@ -42,9 +45,31 @@ class Segment(BaseModel):
             )
         if not all(map(math.isfinite, self.logprobs)):
             raise ValueError("the logprob of a sampled token must be finite")
+        if self.frozen and self.source != "sampled":
+            raise ValueError(f"only sampled ids can be frozen, not {self.source} ones")
         if (self.policy_version is None) == (self.source == "sampled"):
             raise ValueError("policy_version belongs to sampled segments, and only to them")
         return self
+
+    @property
+    def is_trained(self) -> bool:
+        """True if the loss mask is 1 on these ids."""
+        return self.source == "sampled" and not self.frozen
+
+    def head(self, length: int, *, frozen: bool | None = None) -> "Segment":
+        """The first `length` ids, with their logprobs.
+
+        Args:
+            length: how many; all of them if there are fewer.
+            frozen: of sampled ids; as it is if left out.
+        """
+        is_sampled = self.source == "sampled"
+        update = {
+            "ids": self.ids[:length],
+            "logprobs": self.logprobs[:length],
+            "frozen": is_sampled and (self.frozen if frozen is None else frozen),
+        }
+        return self.model_copy(update=update)
 
 
 def flat_ids(segments: Iterable[Segment]) -> list[int]:
@@ -53,8 +78,8 @@ def flat_ids(segments: Iterable[Segment]) -> list[int]:
 
 
 def flat_mask(segments: Iterable[Segment]) -> list[bool]:
-    """[T] True exactly on sampled tokens."""
-    return [segment.source == "sampled" for segment in segments for _ in segment.ids]
+    """[T] True exactly on the sampled tokens that are trained."""
+    return [segment.is_trained for segment in segments for _ in segment.ids]
 
 
 def flat_logprobs(segments: Iterable[Segment]) -> list[float]:
@@ -62,7 +87,7 @@ def flat_logprobs(segments: Iterable[Segment]) -> list[float]:
     return [
         logprob
         for segment in segments
-        for logprob in (segment.logprobs or (0.0,) * len(segment.ids))
+        for logprob in (segment.logprobs if segment.is_trained else (0.0,) * len(segment.ids))
     ]
 
 
@@ -97,7 +122,7 @@ class TokenTrace:
 
     @property
     def mask(self) -> list[bool]:
-        """[T] True exactly on sampled tokens."""
+        """[T] True exactly on the sampled tokens that are trained."""
         return flat_mask(self._segments)
 
     @property

@@ -94,7 +94,7 @@ class RolloutRequest(_Record):
     """One trajectory to produce."""
 
     request_id: str
-    """Unique among attempts."""
+    """Unique within a run."""
     group_id: str
     """Trajectories of the same task instance, compared with each other."""
     env: str
@@ -104,6 +104,13 @@ class RolloutRequest(_Record):
     """Of the env's reset: equal within a group."""
     sampling_seed: int
     """Of the sampler: different within a group."""
+    attempt: int = Field(0, ge=0)
+    """Attempts before this one that the infrastructure failed."""
+
+    @property
+    def attempt_id(self) -> str:
+        """Names this attempt to the engine; that of the first one is the request's id."""
+        return f"{self.request_id}~{self.attempt}" if self.attempt else self.request_id
 
 
 class Turn(_Record):
@@ -112,6 +119,8 @@ class Turn(_Record):
     index: int
     """From 0."""
     action: Message
+    text: str = ""
+    """As it was sampled, without the end token."""
     finish_reason: str
     observation: tuple[Message, ...] = ()
     reward: float | None = None
@@ -120,8 +129,8 @@ class Turn(_Record):
 class RolloutOutput(_Record):
     """The record of one episode.
 
-    Names known from other systems are views: nothing is stored twice, and lengths agree by
-    construction. Views are written to JSON and ignored when read back.
+    Names known from other systems are views of the last trace: nothing is stored twice, and lengths
+    agree by construction. Views are written to JSON and ignored when read back.
     """
 
     request_id: str
@@ -131,6 +140,10 @@ class RolloutOutput(_Record):
     seed: int
     messages: tuple[Message, ...]
     segments: tuple[Segment, ...]
+    """The last trace: what the policy saw in the end."""
+    branches: tuple[tuple[Segment, ...], ...] = ()
+    """Earlier traces, oldest first: what it saw before a template or a scheduler rewrote the
+    history. Every sampled token that is trained is trained in one trace only."""
     rewards: dict[str, float | None] = Field(default_factory=dict)
     """By name; `None` = unscored."""
     reward: float | None = None
@@ -152,11 +165,22 @@ class RolloutOutput(_Record):
                 data["reward"] = data.pop("return")
         return data
 
+    @property
+    def traces(self) -> tuple[tuple[Segment, ...], ...]:
+        """All traces in the order of their ends; each is a sequence to train on."""
+        return (*self.branches, self.segments)
+
+    @property
+    def sampled(self) -> list[Segment]:
+        """What the policy sampled and is trained on, over all traces."""
+        return [segment for trace in self.traces for segment in trace if segment.is_trained]
+
     @computed_field  # type: ignore[prop-decorator]
     @property
     def policy_versions(self) -> list[int]:
         """Distinct versions that sampled this trajectory, ascending."""
-        return sorted({s.policy_version for s in self.segments if s.policy_version is not None})
+        segments = (segment for trace in self.traces for segment in trace)
+        return sorted({s.policy_version for s in segments if s.policy_version is not None})
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -173,7 +197,7 @@ class RolloutOutput(_Record):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def response_loss_mask(self) -> list[list[int]]:
-        """Like `response_token_ids`: 1 on sampled tokens, else 0."""
+        """Like `response_token_ids`: 1 on trained tokens, else 0."""
         return [[int(m) for m in flat_mask(turn)] for turn in self._turns]
 
     @computed_field  # type: ignore[prop-decorator]
@@ -185,16 +209,17 @@ class RolloutOutput(_Record):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def num_turns(self) -> int:
-        return len(self._turns)
+        """Turns of the policy that it is trained on, over all traces."""
+        return len(self.sampled)
 
     @property
     def token_ids(self) -> list[int]:
-        """[T] every id of the trajectory."""
+        """[T] every id of the last trace."""
         return flat_ids(self.segments)
 
     @property
     def loss_mask(self) -> list[bool]:
-        """[T] True exactly on sampled tokens."""
+        """[T] True exactly on the sampled tokens of the last trace that are trained."""
         return flat_mask(self.segments)
 
     @property

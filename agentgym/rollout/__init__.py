@@ -4,13 +4,14 @@ from agentgym.rollout.collect import TooManyFailuresError, collect
 from agentgym.rollout.gym_scheduler import GymScheduler
 from agentgym.rollout.play import run_trajectory
 from agentgym.rollout.player import Player, SamplingDefaults
-from agentgym.rollout.scheduler import NextTurn, Scheduler, TurnResult
+from agentgym.rollout.scheduler import NextTurn, Playing, Scheduler, TurnResult
 from agentgym.rollout.state import Trajectory
 
 __all__ = [
     "GymScheduler",
     "NextTurn",
     "Player",
+    "Playing",
     "SamplingDefaults",
     "Scheduler",
     "TooManyFailuresError",

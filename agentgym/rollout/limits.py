@@ -16,9 +16,9 @@ class Remaining(NamedTuple):
     @classmethod
     def of(cls, trajectory: Trajectory, player: Player) -> Self:
         """The smallest of the turn's, the trajectory's and the engine's limits."""
-        budget, trace = player.budget, trajectory.trace
+        budget = player.budget
         room = room_left(trajectory, player)
-        tokens = budget.max_sampled_tokens - trace.num_sampled
+        tokens = budget.max_sampled_tokens - trajectory.num_sampled
         if budget.max_turn_tokens is not None:
             tokens = min(tokens, budget.max_turn_tokens)
         if room < tokens:

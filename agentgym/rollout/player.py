@@ -22,12 +22,20 @@ class SamplingDefaults:
     top_k: int = 0
     """0 = all."""
 
-    def turn(self, *, seed: int, max_tokens: int, stop_token_ids: frozenset[int]) -> Sampling:
+    def turn(
+        self,
+        *,
+        seed: int,
+        max_tokens: int,
+        stop_token_ids: frozenset[int],
+        stop: tuple[str, ...] = (),
+    ) -> Sampling:
         """Settings of one engine call."""
         return Sampling(
             max_tokens=max_tokens,
             seed=seed,
             stop_token_ids=stop_token_ids,
+            stop=stop,
             temperature=self.temperature,
             top_p=self.top_p,
             top_k=self.top_k,
@@ -51,6 +59,11 @@ class Player:
     """Trajectories in flight at once."""
     env_timeout_s: float = 120.0
     """Longest wait for one hook of the scheduler."""
+    engine_timeout_s: float = 300.0
+    """Longest wait for one turn of the engine."""
+    max_attempts: int = 2
+    """How often a trajectory is played that the infrastructure failed: engine, sandbox, or an env
+    that did not answer. What an env or a reward function raises is final."""
     max_failed_fraction: float = 0.5
     """More failed trajectories than this stop the run."""
 

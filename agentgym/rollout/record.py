@@ -23,6 +23,7 @@ def record(trajectory: Trajectory, reason: StopReason, error: str | None) -> Rol
         seed=request.seed,
         messages=tuple(trajectory.messages),
         segments=trajectory.trace.segments,
+        branches=tuple(trajectory.branches),
         rewards=rewards,
         reward=_finite(weighted_sum(rewards, trajectory.reward_weights)),
         turn_rewards=tuple(turn.reward or 0.0 for turn in trajectory.turns),
@@ -53,9 +54,12 @@ def _scored(value: float | None) -> float | None:
 
 
 def _tool_counts(trajectory: Trajectory) -> dict[str, Any]:
-    failures = Counter(result.error for result in trajectory.tool_results if result.error)
+    failures: Counter[str] = Counter(r.error for r in trajectory.tool_results if r.error)
+    for turn in trajectory.turns:
+        if turn.finish_reason == "length":
+            failures["truncated"] += len(turn.action.malformed_calls)
     return {
         "num_tool_calls": len(trajectory.tool_results),
-        "tool_failures": {str(kind): count for kind, count in sorted(failures.items())},
+        "tool_failures": {kind: count for kind, count in sorted(failures.items()) if count},
         "tool_seconds": sum(result.seconds for result in trajectory.tool_results),
     }

@@ -7,7 +7,7 @@ handed, so one instance serves many at once. Order of a turn: generate, append, 
 
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol
 
 from agentgym.errors import ConfigError
 from agentgym.messages import Message, ToolResult
@@ -32,16 +32,74 @@ class TurnResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextTurn:
-    """What the model sees next."""
+    """What the model sees next: messages to answer, or its own message to go on with.
+
+    What is put into the policy's mouth is never trained, and what is taken back from it stays in
+    the record. To go on without a word of the scheduler's, give `text=""`.
+    """
 
     messages: tuple[Message, ...] = ()
+    """Said to the policy; its own message is closed before them."""
+    text: str | None = None
+    """Goes on the policy's message, which stays open: the next turn continues it."""
+    completion: str | None = None
+    """What the policy is to have said in its last turn, in place of what it sampled. As many of
+    the sampled tokens as agree with it stay; the rest of it counts as injected."""
+    history: tuple[Message, ...] | None = None
+    """The conversation to show before `messages`, in place of the one so far: the trajectory
+    forks."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be said at once.
+
+        Raises:
+            ValueError: text to continue beside messages or another history.
+        """
+        if self.text is not None and (self.messages or self.history is not None):
+            raise ValueError("NextTurn: text continues the policy's message, so nothing follows it")
+        if self.history is not None and self.completion is not None:
+            raise ValueError("NextTurn: put the other completion into the history")
+
+    @property
+    def continues(self) -> bool:
+        """Whether the policy's message stays open."""
+        edits_only = self.completion is not None and not self.messages
+        return self.text is not None or edits_only
+
+
+class Playing(Protocol):
+    """One trajectory being played, as `Scheduler.run` drives it."""
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """Everything known about it."""
+        ...
+
+    async def start(self) -> None:
+        """Call `on_trajectory_start` and render the first prompt."""
+        ...
+
+    async def turn(self) -> StopReason | None:
+        """Let the policy speak and play what it said; the reason if it is over."""
+        ...
+
+    async def follow(self, following: NextTurn) -> StopReason | None:
+        """Put in what the policy sees next; the reason if no turn can follow."""
+        ...
+
+    async def next_turn(self) -> NextTurn:
+        """Ask `step` what follows the last turn."""
+        ...
 
 
 class Scheduler:
-    """Hooks of one trajectory; override what differs.
+    """Hooks of one trajectory; override what differs, or `run` as a whole.
 
     A subclass whose method only resembles a hook is refused when it is defined.
     """
+
+    stop: tuple[str, ...] = ()
+    """Strings that end a turn, beside the model's own end tokens."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -50,6 +108,19 @@ class Scheduler:
             if near or name.startswith("on_"):
                 hint = near[0] if near else f"one of {', '.join(sorted(_HOOKS))}"
                 raise ConfigError(f"{cls.__name__}.{name} would never be called: use {hint}")
+
+    async def run(self, playing: Playing) -> StopReason:
+        """Play from the first prompt to the end, which the loop records; by default turn by turn.
+
+        An override decides who speaks when. Time and token limits hold for it all the same.
+        """
+        await playing.start()
+        while True:
+            reason = await playing.turn()
+            if reason is None:
+                reason = await playing.follow(await playing.next_turn())
+            if reason is not None:
+                return reason
 
     async def on_trajectory_start(self, trajectory: Trajectory) -> None:
         """Put the first messages and the tools into `trajectory`."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.messages import Message, ToolResult
-from agentgym.tokens import TokenTrace
+from agentgym.tokens import Segment, TokenTrace
 from agentgym.tools.base import Tool
 from agentgym.trajectory import RolloutRequest, Turn
 
@@ -19,6 +19,13 @@ class Trajectory:
     schemas: tuple[dict[str, Any], ...] = ()
     """Of `tools`, as the renderer gets them."""
     trace: TokenTrace = field(default_factory=TokenTrace)
+    """What the policy sees now."""
+    branches: list[tuple[Segment, ...]] = field(default_factory=list)
+    """Earlier traces, which a change of the history left behind."""
+    spoken_from: int = 0
+    """Ids of `trace` before the assistant's message that is being written."""
+    num_sampled: int = 0
+    """Tokens over all turns."""
     turns: list[Turn] = field(default_factory=list)
     tool_results: list[ToolResult] = field(default_factory=list)
     rewards: dict[str, float | None] = field(default_factory=dict)

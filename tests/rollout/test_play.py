@@ -8,12 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentgym.engines.base import Generation, Sampling
-from agentgym.engines.scripted import CallableEngine, ScriptedEngine, ScriptedTurn
+from agentgym.engines.scripted import CallableEngine, EngineCall, ScriptedEngine, ScriptedTurn
 from agentgym.envs import Episode, ToolEnv
 from agentgym.errors import ConfigError, RewardError, ToolError
 from agentgym.messages import Message
-from agentgym.rendering import Renderer
+from agentgym.rendering import Renderer, renderer_for
 from agentgym.rollout import NextTurn, Player, Scheduler, Trajectory, run_trajectory
+from agentgym.testing import byte_tokenizer
 from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest, StopReason, Turn
 
 MakePlayer = Callable[..., Player]
@@ -200,17 +201,81 @@ async def test_an_env_that_hangs_times_out(
     assert "0.2 s" in output.error
 
 
-async def test_the_wall_clock_is_a_budget(make_player: MakePlayer, request_for: MakeRequest):
+async def test_the_wall_clock_is_a_budget(
+    make_player: MakePlayer, request_for: MakeRequest, call: str
+):
     """A trajectory that takes too long is cut, not failed."""
 
-    async def slow(call: object) -> str:
-        await asyncio.sleep(60)
-        return "3"
+    async def slow(engine_call: EngineCall) -> str:
+        await asyncio.sleep(60 if engine_call.turn else 0)
+        return call
 
-    player = make_player(CallableEngine(slow), budget=Budget(max_seconds=0.1))
+    player = make_player(
+        CallableEngine(slow, encode=renderer_for(byte_tokenizer()).encode),
+        budget=Budget(max_seconds=0.3),
+    )
     output = await run_trajectory(request_for(1), player)
 
     assert output.stop_reason == StopReason.MAX_TIME
+    assert output.reward == 0.0
+    assert output.num_turns == 1
+
+
+async def test_an_engine_that_never_answers_says_nothing_of_the_policy(
+    make_player: MakePlayer, request_for: MakeRequest
+):
+    """No turn came to an end: there is nothing to score, whichever clock ran out."""
+
+    async def hang(engine_call: object) -> str:
+        await asyncio.sleep(60)
+        return "3"
+
+    engines = [CallableEngine(hang) for _ in range(2)]
+    by_budget = make_player(engines[0], budget=Budget(max_seconds=0.1), max_attempts=1)
+    by_engine = make_player(engines[1], engine_timeout_s=0.1, max_attempts=1)
+    outputs = [await run_trajectory(request_for(1), p) for p in (by_budget, by_engine)]
+
+    assert [o.stop_reason for o in outputs] == [StopReason.INFRA_ERROR, StopReason.API_ERROR]
+    assert [o.reward for o in outputs] == [None, None]
+
+
+async def test_what_the_infrastructure_failed_is_played_again(
+    make_player: MakePlayer, request_for: MakeRequest
+):
+    """A fresh attempt with an id of its own; the record says what became of the first."""
+
+    def breaks_once(call: EngineCall) -> str:
+        if call.session == "1-0":
+            raise ConnectionError("gone")
+        return "3"
+
+    engine = CallableEngine(breaks_once, encode=renderer_for(byte_tokenizer()).encode)
+    output = await run_trajectory(request_for(1), make_player(engine))
+
+    assert [call.session for call in engine.calls] == ["1-0", "1-0~1"]
+    assert engine.calls[0].sampling.seed == engine.calls[1].sampling.seed
+    assert output.request_id == "1-0"
+    assert output.reward == 1.0
+    [failure] = output.rollout_infos["failed_attempts"]
+    assert "api_error" in failure
+    assert "gone" in failure
+
+
+async def test_what_an_env_raises_is_final(
+    make_player: MakePlayer, request_for: MakeRequest, add_env: type[ToolEnv]
+):
+    """The same env would raise again; the attempts would only cost time."""
+    resets = []
+
+    class Broken(add_env):  # type: ignore[misc, valid-type]
+        def prompt(self, task: object) -> str:
+            resets.append(task)
+            raise RuntimeError("no")
+
+    output = await run_trajectory(request_for(1), make_player(["3"], Broken))
+
+    assert output.stop_reason == StopReason.ENV_ERROR
+    assert len(resets) == 1
 
 
 class _LyingEngine(CallableEngine):
