@@ -30,7 +30,8 @@ Decode = Callable[[Sequence[int]], str]
 
 def legend(outputs: Iterable[RolloutOutput]) -> Text:
     """What the colours mean, for the sources that occur."""
-    seen = {segment.source for output in outputs for segment in output.segments}
+    traces = (trace for output in outputs for trace in output.traces)
+    seen = {segment.source for trace in traces for segment in trace}
     lines = [(f"{source:>8}  {MEANINGS[source]}", STYLES[source]) for source in STYLES]
     return Text("\n").join(
         Text(text, style)
@@ -41,8 +42,14 @@ def legend(outputs: Iterable[RolloutOutput]) -> Text:
 
 def trajectory_view(output: RolloutOutput, decode: Decode) -> Iterator[tuple[Text, Text]]:
     """The lines of a trajectory's segments: margin and text."""
-    for segment in output.segments:
-        yield from _segment_lines(segment, decode(segment.ids))
+    for number, trace in enumerate(output.traces, start=1):
+        if output.branches:
+            yield (
+                Text(" " * 13 + " │", "dim"),
+                Text(f"trace {number} of {len(output.traces)}", "dim"),
+            )
+        for segment in trace:
+            yield from _segment_lines(segment, decode(segment.ids))
     if output.error:
         yield Text("   error      │", "red"), Text(output.error, "red")
 
@@ -60,9 +67,11 @@ def _segment_lines(segment: Segment, text: str) -> Iterator[tuple[Text, Text]]:
     before, after = len(text) - len(text.lstrip("\n")), len(text) - len(text.rstrip("\n"))
     if not body:
         before, after = len(text), 0
-    margin = f"{segment.source:>8} {len(segment.ids):4} │"
+    source = "frozen" if segment.frozen else segment.source
+    style = "green" if segment.frozen else STYLES[segment.source]
+    margin = f"{source:>8} {len(segment.ids):4} │"
     for line in ("↵" * before + body + "↵" * after).split("\n"):
-        yield Text(margin, "dim"), Text(line, STYLES[segment.source], overflow="fold")
+        yield Text(margin, "dim"), Text(line, style, overflow="fold")
         margin = " " * 13 + " │"
 
 
@@ -76,7 +85,8 @@ _DIGITS = (3, 1, 0, 0, 2)
 
 
 def _sizes(output: RolloutOutput) -> tuple[int, int, int]:
-    return output.num_turns, len(output.token_ids), sum(output.loss_mask)
+    sampled = sum(len(segment.ids) for segment in output.sampled)
+    return output.num_turns, len(output.token_ids), sampled
 
 
 def _seconds(output: RolloutOutput) -> float:

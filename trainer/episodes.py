@@ -23,7 +23,7 @@ class Episode:
     num_sampled: int
     """Tokens the policy sampled: what TRL calls the completion's length."""
     num_tokens: int
-    """All tokens: prompt, sampled and observed."""
+    """All tokens, over all traces: prompt, sampled and observed."""
     fingerprint: str
     """Equal for trajectories with the same sampled tokens."""
     start: str = ""
@@ -44,7 +44,7 @@ class Episode:
     def of(cls, output: RolloutOutput) -> Self:
         """The figures of a trajectory."""
         infos = output.rollout_infos
-        sampled = [s.ids for s in output.segments if s.source == "sampled"]
+        sampled = [segment.ids for segment in output.sampled]
         return cls(
             group=output.group_id,
             reward=output.reward if output.is_scored else None,
@@ -52,7 +52,7 @@ class Episode:
             stop=output.stop_reason,
             num_turns=output.num_turns,
             num_sampled=sum(map(len, sampled)),
-            num_tokens=sum(len(segment.ids) for segment in output.segments),
+            num_tokens=sum(len(segment.ids) for trace in output.traces for segment in trace),
             fingerprint=hashlib.sha256(repr(sampled).encode()).hexdigest()[:16],
             start=infos.get("initial_state_hash", ""),
             num_tool_calls=infos.get("num_tool_calls", 0),

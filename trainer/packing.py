@@ -22,7 +22,7 @@ from agentgym.trainer.attention import Blocks, Span, blocks_of
 
 @dataclass(frozen=True)
 class Sample:
-    """One trajectory to train on.
+    """One trace to train on: a trajectory, or one of several where its history was rewritten.
 
     Raises:
         ValueError: the lists differ in length, or the first token is to be trained although
@@ -39,7 +39,8 @@ class Sample:
     group: str | int
     """Only samples of one group share a prompt."""
     index: int
-    """The caller's number for this sample; comes back in `PackedBatch.sample_indices`."""
+    """The caller's number for the trajectory; comes back in `PackedBatch.sample_indices`. Samples
+    with the same number are one sequence to the loss and stay in one micro-batch."""
 
     def __post_init__(self) -> None:
         if not len(self.ids) == len(self.mask) == len(self.logprobs):
@@ -120,18 +121,47 @@ def pack(
     A sample longer than the budget gets a micro-batch of its own. Samples without a trained token
     are left out: they add nothing to the loss.
     """
-    trees = _trees([sample for sample in samples if sample.trained], share_prompts)
-    return [_packed(part) for part in _filled(trees, token_budget)]
+    whole, forked = _by_trajectory(samples)
+    parts = list(_filled(_trees(whole, share_prompts), token_budget))
+    parts += [_trees(part, share_prompts) for part in _together(forked, token_budget)]
+    return [_packed(part) for part in parts]
 
 
 def padded(samples: Sequence[Sample], *, token_budget: int) -> list[PackedBatch]:
     """The plain way: one sample per row, right-padded, rows of similar length together."""
+    whole, forked = _by_trajectory(samples)
     batches: list[list[Sample]] = []
-    for sample in sorted((s for s in samples if s.trained), key=lambda s: -s.num_inputs):
+    for sample in sorted(whole, key=lambda s: -s.num_inputs):
         if not batches or (len(batches[-1]) + 1) * batches[-1][0].num_inputs > token_budget:
             batches.append([])
         batches[-1].append(sample)
-    return [_rows(batch) for batch in batches]
+    return [_rows(batch) for batch in [*batches, *_together(forked, token_budget)]]
+
+
+def _by_trajectory(samples: Sequence[Sample]) -> tuple[list[Sample], list[list[Sample]]]:
+    """Trajectories of one trace, and the traces of the others."""
+    traces: dict[int, list[Sample]] = {}
+    for sample in samples:
+        if sample.trained:
+            traces.setdefault(sample.index, []).append(sample)
+    every = list(traces.values())
+    whole = [sample for members in every if len(members) == 1 for sample in members]
+    return whole, [members for members in every if len(members) > 1]
+
+
+def _together(trajectories: Sequence[list[Sample]], token_budget: int) -> Iterator[list[Sample]]:
+    """Traces of as many trajectories as fit; those of one are never parted."""
+    part: list[Sample] = []
+    used = 0
+    for traces in trajectories:
+        cost = sum(sample.num_inputs for sample in traces)
+        if part and used + cost > token_budget:
+            yield part
+            part, used = [], 0
+        part += traces
+        used += cost
+    if part:
+        yield part
 
 
 def empty_batch() -> PackedBatch:
@@ -237,6 +267,7 @@ def _batch(
     """Put together from what each row holds."""
     sequences = [(row, entry) for row, entries in enumerate(scored) for entry in entries]
     samples = [entry.sample for _, entry in sequences]
+    numbers = {index: n for n, index in enumerate(dict.fromkeys(s.index for s in samples))}
     counts = torch.tensor([sample.num_trained for sample in samples], dtype=torch.int64)
     rows = torch.tensor([row for row, _ in sequences], dtype=torch.int64)
     advantages = torch.tensor([sample.advantage for sample in samples], dtype=torch.float32)
@@ -246,12 +277,12 @@ def _batch(
         rows=rows.repeat_interleave(counts),
         columns=_integers(c for _, entry in sequences for c in entry.columns),
         targets=_integers(s.ids[p] for s in samples for p in s.trained),
-        sequence_ids=torch.arange(len(samples)).repeat_interleave(counts),
+        sequence_ids=_integers(numbers[s.index] for s in samples).repeat_interleave(counts),
         advantages=advantages.repeat_interleave(counts),
         old_logprobs=torch.tensor(
             [s.logprobs[p] for s in samples for p in s.trained], dtype=torch.float32
         ),
-        sample_indices=_integers(sample.index for sample in samples),
+        sample_indices=_integers(iter(numbers)),
         blocks=blocks,
         attention_mask=attention_mask,
     )

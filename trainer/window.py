@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from agentgym.tokens import flat_ids, flat_logprobs, flat_mask
 from agentgym.trainer.losses import Normalizer
 from agentgym.trainer.packing import PackedBatch, Sample, empty_batch, pack, padded
 from agentgym.trainer.ranks import Ranks
@@ -159,12 +160,9 @@ def _plan(
     advantages: Sequence[float],
     settings: PlanSettings,
 ) -> _Local:
-    samples = [
-        _sample(outputs[i], advantages[i], i)
-        for i in members
-        if is_trained(outputs[i], mask_truncated=settings.mask_truncated)
-    ]
-    counts = Normalizer(sum(s.num_trained for s in samples), len(samples))
+    trained = [i for i in members if is_trained(outputs[i], mask_truncated=settings.mask_truncated)]
+    samples = [sample for i in trained for sample in samples_of(outputs[i], advantages[i], i)]
+    counts = Normalizer(sum(s.num_trained for s in samples), len(trained))
     if settings.skip_zero_advantage:
         samples = [sample for sample in samples if sample.advantage != 0.0]
     return _Local(members, _batches(samples, settings), counts)
@@ -190,15 +188,23 @@ def is_trained(output: RolloutOutput, *, mask_truncated: bool) -> bool:
     """Whether a trajectory is evidence about the policy and has tokens to train."""
     if mask_truncated and output.stop_reason in TRUNCATED:
         return False
-    return output.is_scored and any(output.loss_mask)
+    return output.is_scored and bool(output.sampled)
 
 
-def _sample(output: RolloutOutput, advantage: float, index: int) -> Sample:
-    return Sample(
-        ids=output.token_ids,
-        mask=output.loss_mask,
-        logprobs=output.logprobs,
-        advantage=advantage,
-        group=output.group_id,
-        index=index,
-    )
+def samples_of(output: RolloutOutput, advantage: float, index: int) -> list[Sample]:
+    """What is trained of a trajectory: one sample for each trace that trains a token.
+
+    All of them carry the trajectory's advantage, and the loss counts them as one sequence.
+    """
+    return [
+        Sample(
+            ids=flat_ids(trace),
+            mask=flat_mask(trace),
+            logprobs=flat_logprobs(trace),
+            advantage=advantage,
+            group=output.group_id,
+            index=index,
+        )
+        for trace in output.traces
+        if any(segment.is_trained for segment in trace)
+    ]
