@@ -42,11 +42,11 @@ def legend(outputs: Iterable[RolloutOutput]) -> Text:
 
 def trajectory_view(output: RolloutOutput, decode: Decode) -> Iterator[tuple[Text, Text]]:
     """The lines of a trajectory's segments: margin and text."""
-    for number, trace in enumerate(output.traces, start=1):
+    for place, trace in enumerate(output.traces, start=1):
         if output.branches:
             yield (
                 Text(" " * 13 + " │", "dim"),
-                Text(f"trace {number} of {len(output.traces)}", "dim"),
+                Text(f"trace {place} of {len(output.traces)}", "dim"),
             )
         for segment in trace:
             yield from _segment_lines(segment, decode(segment.ids))

@@ -232,3 +232,25 @@ def test_placeholder_logprobs_do_not_travel() -> None:
     [batch] = pack([sample], token_budget=10)
 
     assert batch.old_logprobs.tolist() == [-1.0]
+
+
+traces = st.lists(st.tuples(st.sampled_from(PROMPTS), rest), min_size=1, max_size=4)
+
+
+@given(st.lists(traces, max_size=5), st.integers(1, 60), st.sampled_from(["pack", "padded"]))
+def test_the_traces_of_a_trajectory_are_one_sequence(
+    trajectories: list[list[tuple[list[int], list[tuple[int, bool]]]]], budget: int, way: str
+):
+    """However much it is over the budget: its ratio and its mean are over all its tokens."""
+    samples = [
+        make_sample(prompt, rest, 0, index)
+        for index, members in enumerate(trajectories)
+        for prompt, rest in members
+    ]
+    batches = (pack if way == "pack" else padded)(samples, token_budget=budget)
+
+    assert found(batches) == wanted(samples)
+    places = [int(index) for batch in batches for index in batch.sample_indices]
+    assert len(places) == len(set(places)), "a trajectory is in two micro-batches"
+    for batch in batches:
+        assert set(batch.sequence_ids.tolist()) == set(range(batch.num_sequences))

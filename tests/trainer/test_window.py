@@ -3,12 +3,13 @@
 from collections import Counter
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.messages import assistant, user
 from agentgym.tokens import Segment
-from agentgym.trainer.losses import Normalizer
+from agentgym.trainer.losses import FlatTokens, LossSettings, Normalizer, policy_loss
 from agentgym.trainer.ranks import Ranks
 from agentgym.trainer.sampler import Sampler, held_out
 from agentgym.trainer.window import PartCounts, PlanSettings, Window, make_window
@@ -211,3 +212,42 @@ def test_held_out_tasks_are_the_same_on_every_call():
     assert not {r.sampling_seed for r in requests} & {
         r.sampling_seed for r in sampler(None, seed=3).groups(range(5))
     }
+
+
+def forked(index: int) -> RolloutOutput:
+    """Two traces: the second shows the first turn again, without training it."""
+    first = trajectory(index, sampled=3)
+    prompt, sampled = first.segments
+    again = sampled.head(len(sampled.ids), frozen=True)
+    last = sampled.head(1)
+    seen = Segment(ids=(9,), source="env")
+    return first.model_copy(
+        update={"branches": (first.segments,), "segments": (prompt, again, seen, last)}
+    )
+
+
+def test_a_forked_trajectory_is_trained_once_with_one_advantage():
+    """Every sampled token in one trace only, each with the trajectory's advantage."""
+    window = plan([forked(0), trajectory(1, sampled=2)], [0.5, -0.5])
+    batches = [micro.batch for micro in window.parts[0].micro_batches]
+    advantages = torch.cat([batch.advantages for batch in batches])
+
+    assert window.parts[0].normalizer == Normalizer(num_tokens=3 + 1 + 2, num_sequences=2)
+    assert sorted(advantages.tolist()) == [-0.5] * 2 + [0.5] * 4
+
+
+def test_its_loss_is_a_mean_over_all_its_traces():
+    """The trajectory weighs 1 in the per-sequence mean, as one that never forked."""
+    window = plan([forked(0), trajectory(1, sampled=2)], [2.0, -1.0])
+    total = 0.0
+    for micro in window.parts[0].micro_batches:
+        tokens = FlatTokens(
+            logprobs=micro.batch.old_logprobs.clone().requires_grad_(),
+            old_logprobs=micro.batch.old_logprobs,
+            advantages=micro.batch.advantages,
+            sequence_ids=micro.batch.sequence_ids,
+        )
+        part = policy_loss(tokens, LossSettings(loss_type="grpo"), window.parts[0].normalizer)
+        total += part.loss.item()
+
+    assert total == pytest.approx(-(2.0 - 1.0) / 2)
