@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import use_adapter
 
-from agentgym.engines.base import Engine
+from agentgym.engines.base import Engine, refuse_text_only
 from agentgym.engines.transformers import transformers_engine
 from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError, UsageError
@@ -109,6 +109,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         peft_config: Any = None,
     ) -> None:
         args = args if args is not None else AgentGRPOConfig()
+        refuse_text_only(engine)
         tokenizer = tokenizer_of(model, processing_class, args)
         if peft_config is None:
             refuse_nameless_reference(model, args.beta)

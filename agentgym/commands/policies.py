@@ -4,6 +4,7 @@ Oracle and script speak the language of a real tokenizer, so that their trajecto
 model would have to produce, token by token.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -16,6 +17,8 @@ from agentgym.engines.loading import load_model
 from agentgym.engines.scripted import CallableEngine, EngineCall, ScriptedEngine
 from agentgym.errors import ConfigError
 from agentgym.messages import Message
+from agentgym.rendering import dialect
+from agentgym.rendering.plain_tools import without_tools
 from agentgym.rollout import NextTurn, Scheduler, Trajectory, TurnResult
 from agentgym.trainer.game import Game
 from agentgym.trajectory import StopReason, Task, Turn
@@ -85,6 +88,44 @@ def scripted_engine(path: Path, language: Language) -> Engine:
     )
 
 
+def openai_engine(address: str, language: Language) -> Engine:
+    """An engine that asks a server to complete prompts.
+
+    Args:
+        address: URL up to `/v1`; after a `#`, the server's name for the model, else the language's.
+        language: of the model that answers.
+    """
+    return _openai(address, language, None)
+
+
+def openai_chat_engine(address: str, language: Language, scheduler: Watched) -> Engine:
+    """Like `openai_engine`, but the server renders the conversation; tools are told in words."""
+
+    def conversation(session: str) -> list[dict[str, Any]]:
+        trajectory = scheduler.live[session]
+        spoken = dialect(language.dialect)
+        plain = without_tools(trajectory.messages, trajectory.schemas, spoken)
+        return [{"role": message.role, "content": message.content} for message in plain]
+
+    return _openai(address, language, conversation)
+
+
+def _openai(
+    address: str, language: Language, conversation: Callable[[str], list[dict[str, Any]]] | None
+) -> Engine:
+    from agentgym.engines.openai import Endpoint, OpenAIEngine, Wording
+
+    url, _, model = address.partition("#")
+    wording = Wording(
+        encode=language.encode,
+        decode=language.renderer.decode,
+        stop_token_id=language.stop_token_id,
+    )
+    return OpenAIEngine(
+        Endpoint(url=url, model=model or language.name), wording, conversation=conversation
+    )
+
+
 def read_script(path: Path) -> list[Any] | dict[str, list[Any]]:
     """Turns of every trajectory: a YAML or JSON list of texts (or lists of token ids), or such
     lists by trajectory name (`g0-m0`, `*`); in a `.jsonl` file, one turn per line.
@@ -120,7 +161,8 @@ class Cast(NamedTuple):
 def cast_for(
     policy: str, game: Game, language: Language, *, scheduler: Scheduler, dtype: str
 ) -> Cast:
-    """Engine and referee of a policy: `model`, `oracle` or `scripted:FILE`.
+    """Engine and referee of a policy: `model`, `oracle`, `scripted:FILE`, `openai:URL#MODEL`
+    (completions) or `openai-chat:URL#MODEL`.
 
     Raises:
         ConfigError: there is no such policy, or the env has no oracle.
@@ -133,7 +175,16 @@ def cast_for(
         return Cast(oracle_engine(watched, language), watched)
     if policy.startswith("scripted:"):
         return Cast(scripted_engine(Path(policy.removeprefix("scripted:")), language), scheduler)
-    raise ConfigError(f"--policy {policy!r}: should be model, oracle or scripted:FILE")
+    if policy.startswith("openai:"):
+        return Cast(openai_engine(policy.removeprefix("openai:"), language), scheduler)
+    if policy.startswith("openai-chat:"):
+        watched = Watched(scheduler)
+        address = policy.removeprefix("openai-chat:")
+        return Cast(openai_chat_engine(address, language, watched), watched)
+    raise ConfigError(
+        f"--policy {policy!r}: should be model, oracle, scripted:FILE, openai:URL#MODEL or "
+        "openai-chat:URL#MODEL"
+    )
 
 
 def _refuse_without_oracle(game: Game) -> None:

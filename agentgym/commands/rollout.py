@@ -40,7 +40,8 @@ class PlaySection(Config):
     split: Literal["train", "eval"] = "eval"
     """Which tasks: those of training, or held-out ones."""
     policy: str = "model"
-    """Who plays: model, oracle (the env's own), or scripted:FILE."""
+    """Who plays: model, oracle (the env's own), scripted:FILE, or a server: openai:URL#MODEL is
+    given prompts to complete, openai-chat:URL#MODEL the conversation."""
     temperature: float = Field(1.0, ge=0, allow_inf_nan=False)
     """Of sampling; 0 is greedy."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"

@@ -136,3 +136,21 @@ class Engine(Protocol):
     async def aclose(self) -> None:
         """Free everything; idempotent."""
         ...
+
+
+class TextOnlyEngine:
+    """Base of engines whose ids and logprobs are not those of the sampler; not to be trained on."""
+
+
+def refuse_text_only(engine: object) -> None:
+    """Hold an engine against what training needs.
+
+    Raises:
+        ConfigError: it does not know what was sampled.
+    """
+    if isinstance(engine, TextOnlyEngine):
+        raise ConfigError(
+            f"{type(engine).__name__} gives text, not the sampled tokens and their "
+            "log-probabilities: use it for rollout and eval, and train with a transformers or vLLM "
+            "engine"
+        )

@@ -1,0 +1,169 @@
+"""JSON over HTTP to a server that may be busy, broken or gone.
+
+Every attempt has a deadline and there are only so many, so whoever waits for an answer gets one or
+an error. Busy (429), broken (5xx) and unreachable servers are asked again, after the time they name
+or after a growing, random one, so that many trajectories do not come back at the same moment.
+"""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import aiohttp
+
+from agentgym.errors import ConfigError, EngineError
+
+_FIRST_WAIT_S = 0.2
+_LONGEST_WAIT_S = 60.0
+_CALLERS_FAULT = {401, 403, 404}
+_MAX_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long to wait for a server, and how often to ask."""
+
+    timeout_s: float = 300.0
+    """Of one attempt."""
+    max_retries: int = 5
+    """Attempts after the first."""
+    concurrency: int = 64
+    """Requests at once; a request that waits to be tried again counts."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would never ask, or never stop.
+
+        Raises:
+            ConfigError: a value is out of range.
+        """
+        if not (0 < self.timeout_s < float("inf") and self.max_retries >= 0 < self.concurrency):
+            raise ConfigError(f"{self}: need timeout_s > 0, max_retries >= 0 and concurrency >= 1")
+
+
+class _AskAgainError(Exception):
+    """This attempt failed; the next may not."""
+
+    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
+        """What the server asked for."""
+
+
+@dataclass(slots=True)
+class _Link:
+    """What belongs to one event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    session: aiohttp.ClientSession
+    slots: asyncio.Semaphore
+
+
+class JsonClient:
+    """Posts JSON to one server; may be used from several event loops, one after the other.
+
+    Args:
+        url: what every path is appended to.
+        token: for the `Authorization` header.
+        patience: deadlines and retries.
+    """
+
+    def __init__(self, url: str, *, token: str | None, patience: Patience) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"the endpoint {url!r} must begin with http:// or https://")
+        self._url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._patience = patience
+        self._link: _Link | None = None
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The answer, parsed.
+
+        Raises:
+            ConfigError: the server does not know us, the path or the model.
+            EngineError: no usable answer came, however often it was asked.
+        """
+        link = self._linked()
+        async with link.slots:
+            for attempt in range(self._patience.max_retries + 1):
+                try:
+                    return await self._attempt(link.session, f"{self._url}{path}", body)
+                except _AskAgainError as error:
+                    failure, wait_s = error, error.wait_s
+                if attempt < self._patience.max_retries:
+                    await asyncio.sleep(_pause(attempt) if wait_s is None else wait_s)
+        tries = self._patience.max_retries + 1
+        raise EngineError(f"{self._url}: {failure}; gave up after {tries} attempts")
+
+    async def aclose(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        link, self._link = self._link, None
+        if link is not None and link.loop is asyncio.get_running_loop():
+            await link.session.close()
+
+    def _linked(self) -> _Link:
+        loop = asyncio.get_running_loop()
+        if self._link is None or self._link.loop is not loop:
+            if self._link is not None:
+                self._link.session.detach()
+            timeout = aiohttp.ClientTimeout(total=self._patience.timeout_s)
+            session = aiohttp.ClientSession(
+                headers=self._headers, timeout=timeout, connector=aiohttp.TCPConnector(limit=0)
+            )
+            self._link = _Link(loop, session, asyncio.Semaphore(self._patience.concurrency))
+        return self._link
+
+    async def _attempt(
+        self, session: aiohttp.ClientSession, url: str, body: Mapping[str, Any]
+    ) -> Any:
+        try:
+            async with session.post(url, json=body) as response:
+                text = await response.text(errors="replace")
+        except TimeoutError as error:
+            limit = f"{self._patience.timeout_s:g} s"
+            raise _AskAgainError(f"no answer within {limit}") from error
+        except aiohttp.ClientError as error:
+            raise _AskAgainError(f"{type(error).__name__}: {error}") from error
+        _refuse(response, text)
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise EngineError(f"{url} answered with what is no JSON: {_short(text)}") from error
+
+
+def _refuse(response: aiohttp.ClientResponse, text: str) -> None:
+    """Raise unless the answer is one."""
+    status, reason = response.status, f"status {response.status}: {_short(text)}"
+    if status == 429 or status >= 500:
+        raise _AskAgainError(reason, _named_wait(response.headers.get("Retry-After")))
+    if status in _CALLERS_FAULT:
+        raise ConfigError(f"{response.url} answered with {reason}; check URL, key and model name")
+    if status != 200:
+        raise EngineError(f"{response.url} answered with {reason}")
+
+
+def _named_wait(header: str | None) -> float | None:
+    """Seconds that a `Retry-After` header names, as a number or a date; `None` if it does not."""
+    seconds: float | None = None
+    with suppress(ValueError):
+        seconds = float(header or "")
+    if seconds is None:
+        with suppress(ValueError, TypeError):
+            seconds = parsedate_to_datetime(header or "").timestamp() - time.time()
+    return None if seconds is None else min(max(seconds, 0.0), _LONGEST_WAIT_S)
+
+
+def _pause(attempt: int) -> float:
+    """Exponential, between half and all of it at random."""
+    longest = min(_FIRST_WAIT_S * 2.0**attempt, _LONGEST_WAIT_S)
+    return longest * random.uniform(0.5, 1.0)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 3] + "..."

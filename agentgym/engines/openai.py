@@ -1,0 +1,181 @@
+"""Any server that speaks OpenAI's API, as an engine for looking, never for training.
+
+Such servers take and give text. Here the prompt's ids are decoded, or the conversation is handed
+over as it is, and the answer is encoded with a tokenizer of ours: the loop runs as with any other
+engine, but these ids are not known to be those that were sampled, and their log-probabilities are
+not known at all. So the trainer refuses this engine.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from agentgym.engines.base import FinishReason, Generation, Sampling, TextOnlyEngine
+from agentgym.engines.http import JsonClient, Patience
+from agentgym.engines.stops import Decode
+from agentgym.errors import EngineError
+
+Conversation = Callable[[str], Sequence[Mapping[str, Any]]]
+"""What a session's policy is to answer: messages of role and content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where to ask, and for what."""
+
+    url: str
+    """Up to and with `/v1`."""
+    model: str
+    """By the server's name for it."""
+    key_variable: str = "OPENAI_API_KEY"
+    """Environment variable that holds the key; without one no key is sent."""
+    patience: Patience = field(default_factory=Patience)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """Between the server's text and the loop's ids."""
+
+    encode: Callable[[str], Sequence[int]]
+    """Special tokens in the text are special tokens."""
+    decode: Decode
+    stop_token_id: int
+    """Ends the turns that the server says have ended."""
+
+
+class _Answer(NamedTuple):
+    text: str
+    finish_reason: FinishReason
+
+
+class OpenAIEngine(TextOnlyEngine):
+    """Asks `/completions`, or `/chat/completions` if it is told what the conversation is.
+
+    A server that does not say which stop string ended a turn (`stop_reason`, as vLLM does) is taken
+    to have ended it by a stop token.
+
+    Args:
+        endpoint: server and model.
+        wording: tokenizer of the loop.
+        conversation: messages of a session; without it the prompt's text is completed.
+        max_context: longest prompt plus completion, in tokens.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        wording: Wording,
+        *,
+        conversation: Conversation | None = None,
+        max_context: int = 1 << 17,
+    ) -> None:
+        token = os.environ.get(endpoint.key_variable)
+        self._client = JsonClient(endpoint.url, token=token, patience=endpoint.patience)
+        self._endpoint = endpoint
+        self._wording = wording
+        self._conversation = conversation
+        self._max_context = max_context
+        self._is_closed = False
+
+    @property
+    def max_context(self) -> int:
+        """Longest prompt plus completion, in tokens."""
+        return self._max_context
+
+    @property
+    def policy_version(self) -> int:
+        """Always 0: the weights are the server's."""
+        return 0
+
+    async def generate(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, *, session: str
+    ) -> Generation:
+        """One turn; every logprob is 0.
+
+        Raises:
+            ConfigError: the server does not know the key, the path or the model.
+            EngineError: it gave no usable answer, or the engine is closed.
+        """
+        if self._is_closed:
+            raise EngineError("the engine is closed")
+        limit = min(sampling.max_tokens, self._max_context - len(prompt_ids))
+        if limit < 1:
+            raise EngineError(
+                f"a prompt of {len(prompt_ids)} tokens leaves no room in a context of "
+                f"{self._max_context}"
+            )
+        body = self._settings(sampling, limit)
+        if self._conversation is None:
+            body["prompt"] = self._wording.decode(prompt_ids)
+            answer = _read(await self._client.post("/completions", body), sampling)
+        else:
+            body["messages"] = list(self._conversation(session))
+            answer = _read(await self._client.post("/chat/completions", body), sampling)
+        return self._encoded(answer, limit)
+
+    def release(self, session: str) -> None:
+        """Nothing is kept between turns."""
+
+    async def update_weights(self) -> int:
+        """The server's weights are not ours to change."""
+        return 0
+
+    async def aclose(self) -> None:
+        """Close the connections; idempotent."""
+        self._is_closed = True
+        await self._client.aclose()
+
+    def _settings(self, sampling: Sampling, limit: int) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._endpoint.model,
+            "max_tokens": limit,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "seed": sampling.seed % 2**31,
+        }
+        if sampling.top_k:
+            body["top_k"] = sampling.top_k
+        if sampling.stop:
+            body["stop"] = list(sampling.stop)
+        return body
+
+    def _encoded(self, answer: _Answer, limit: int) -> Generation:
+        ids = list(self._wording.encode(answer.text))
+        if answer.finish_reason == "stop":
+            ids.append(self._wording.stop_token_id)
+        if not ids:
+            raise EngineError("the endpoint gave an empty answer that it calls cut by length")
+        return Generation(
+            token_ids=tuple(ids[:limit]),
+            logprobs=(0.0,) * min(len(ids), limit),
+            finish_reason=answer.finish_reason if len(ids) <= limit else "length",
+            policy_version=0,
+        )
+
+
+def _read(reply: Any, sampling: Sampling) -> _Answer:
+    """The first choice of a reply of either kind.
+
+    Raises:
+        EngineError: there is none, or it is no text.
+    """
+    try:
+        choice = reply["choices"][0]
+        message = choice.get("message")
+        text = choice["text"] if message is None else _spoken(message)
+        reason, ended_by = choice.get("finish_reason"), choice.get("stop_reason")
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise EngineError(f"the endpoint's reply holds no answer: {str(reply)[:200]}") from error
+    if not isinstance(text, str) or reason not in ("stop", "length", None):
+        raise EngineError(f"the endpoint ended an answer with {reason!r}: {str(text)[:200]}")
+    if ended_by in sampling.stop:
+        return _Answer(text if text.endswith(ended_by) else text + ended_by, "stop_string")
+    return _Answer(text, "length" if reason == "length" else "stop")
+
+
+def _spoken(message: Mapping[str, Any]) -> Any:
+    """Content after the reasoning that a server has cut out of it."""
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    content = message.get("content")
+    return f"<think>\n{thought}\n</think>\n\n{content or ''}" if thought else content or ""

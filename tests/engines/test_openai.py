@@ -1,0 +1,282 @@
+"""An engine over somebody else's server: what it asks, how it waits and what it makes of it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from agentgym.engines.base import Generation, Sampling, refuse_text_only
+from agentgym.engines.http import Patience
+from agentgym.engines.openai import Conversation, Endpoint, OpenAIEngine, Wording
+from agentgym.errors import ConfigError, EngineError
+
+END = 0
+Answer = Callable[[int], web.Response | Awaitable[web.Response]]
+
+
+def said(text: str, reason: str | None = "stop", **more: Any) -> web.Response:
+    return web.json_response({"choices": [{"text": text, "finish_reason": reason, **more}]})
+
+
+def chatted(message: dict[str, Any], reason: str = "stop") -> web.Response:
+    return web.json_response({"choices": [{"message": message, "finish_reason": reason}]})
+
+
+@dataclass
+class Server:
+    """A real server on a free port that answers by the number of the request."""
+
+    url: str
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    answer: Answer = field(default=lambda number: said("hi"))
+
+    async def handle(self, request: web.Request) -> web.Response:
+        number = len(self.bodies)
+        self.bodies.append(await request.json())
+        self.paths.append(request.path)
+        self.keys.append(request.headers.get("Authorization"))
+        self.times.append(time.monotonic())
+        response = self.answer(number)
+        return response if isinstance(response, web.Response) else await response
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    state = Server(url="")
+    app = web.Application()
+    app.router.add_post("/v1/completions", state.handle)
+    app.router.add_post("/v1/chat/completions", state.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    state.url = f"http://{host}:{port}/v1"
+    yield state
+    await runner.cleanup()
+
+
+def engine_for(
+    server: Server, *, conversation: Conversation | None = None, **patience: Any
+) -> OpenAIEngine:
+    wording = Wording(
+        encode=lambda text: [ord(letter) for letter in text],
+        decode=lambda ids: "".join(map(chr, ids)),
+        stop_token_id=END,
+    )
+    settings = Patience(**{"timeout_s": 5.0, **patience})
+    endpoint = Endpoint(url=server.url, model="m", patience=settings)
+    return OpenAIEngine(endpoint, wording, conversation=conversation, max_context=100)
+
+
+async def ask(engine: OpenAIEngine, prompt: str = "2+2", **sampling: Any) -> Generation:
+    settings = Sampling(**{"max_tokens": 20, "seed": 7, **sampling})
+    try:
+        return await engine.generate(tuple(map(ord, prompt)), settings, session="s")
+    finally:
+        await engine.aclose()
+
+
+async def test_the_prompt_is_completed_and_the_answer_is_a_turn(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    answer = await ask(engine_for(server), temperature=0.5, top_p=0.9, top_k=4, stop=("x",))
+
+    assert answer.token_ids == (ord("h"), ord("i"), END)
+    assert answer.logprobs == (0.0, 0.0, 0.0)
+    assert (answer.finish_reason, answer.policy_version) == ("stop", 0)
+    assert server.paths == ["/v1/completions"]
+    assert server.keys == ["Bearer secret"]
+    assert server.bodies == [
+        {
+            "model": "m",
+            "prompt": "2+2",
+            "max_tokens": 20,
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "top_k": 4,
+            "seed": 7,
+            "stop": ["x"],
+        }
+    ]
+
+
+async def test_the_room_left_is_what_is_asked_for(server: Server) -> None:
+    await ask(engine_for(server), prompt="x" * 95)
+
+    assert server.bodies[0]["max_tokens"] == 5
+    with pytest.raises(EngineError, match="100 tokens leaves no room in a context of 100"):
+        await ask(engine_for(server), prompt="x" * 100)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kept", "reason"),
+    [
+        (said("abc", "length"), "abc", "length"),
+        (said("abcdefgh", "stop"), "abcde", "length"),
+        (said("ab", None), "ab\0", "stop"),
+        (said("", "stop"), "\0", "stop"),
+        (said("ab", "stop", stop_reason="OB:"), "abOB:", "stop_string"),
+        (said("abOB:", "stop", stop_reason="OB:"), "abOB:", "stop_string"),
+        (said("ab", "stop", stop_reason=None), "ab\0", "stop"),
+    ],
+)
+async def test_how_an_answer_ends(
+    server: Server, reply: web.Response, kept: str, reason: str
+) -> None:
+    """A stop string is part of the turn, as with every engine; nothing exceeds the budget."""
+    server.answer = lambda number: reply
+    answer = await ask(engine_for(server), max_tokens=5, stop=("OB:",))
+
+    assert "".join(map(chr, answer.token_ids)) == kept
+    assert answer.finish_reason == reason
+
+
+async def test_a_conversation_is_handed_over_as_it_is(server: Server) -> None:
+    """The server renders it; what it has cut out as reasoning is put back."""
+    messages = [{"role": "user", "content": "2+2?"}]
+    server.answer = lambda number: chatted({"content": "4", "reasoning_content": "hm"})
+    answer = await ask(engine_for(server, conversation=lambda session: messages), max_tokens=90)
+
+    assert server.paths == ["/v1/chat/completions"]
+    assert server.bodies[0]["messages"] == messages
+    assert "".join(map(chr, answer.token_ids)) == "<think>\nhm\n</think>\n\n4\0"
+
+
+async def test_a_busy_server_is_asked_again_when_it_says(server: Server) -> None:
+    busy = [{"Retry-After": "0.15"}, {"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}]
+
+    def answer(number: int) -> web.Response:
+        return web.Response(status=429, headers=busy[number]) if number < 2 else said("hi")
+
+    server.answer = answer
+    assert (await ask(engine_for(server))).finish_reason == "stop"
+    waits = [later - sooner for sooner, later in zip(server.times, server.times[1:], strict=False)]
+    assert waits[0] >= 0.15
+    assert waits[1] < 0.15
+
+
+async def test_a_broken_server_is_asked_again_with_growing_pauses(server: Server) -> None:
+    server.answer = lambda number: web.Response(status=500 + number, text="down <for now>")
+
+    with pytest.raises(EngineError, match=r"status 502: down <for now>; gave up after 3 attempts"):
+        await ask(engine_for(server, max_retries=2))
+    first, second = server.times[1] - server.times[0], server.times[2] - server.times[1]
+    assert 0.1 <= first < second
+
+
+async def test_a_dead_server_is_an_error_within_the_deadlines(server: Server) -> None:
+    """Else it would park the trajectory for ever."""
+
+    async def never(number: int) -> web.Response:
+        await asyncio.sleep(30)
+        return said("late")
+
+    server.answer = never
+    started = time.monotonic()
+
+    with pytest.raises(EngineError, match=r"no answer within 0.1 s; gave up after 2 attempts"):
+        await ask(engine_for(server, timeout_s=0.1, max_retries=1))
+    assert time.monotonic() - started < 2
+    gone = Server(url="http://127.0.0.1:9/v1")
+    with pytest.raises(EngineError, match="ClientConnectorError"):
+        await ask(engine_for(gone, max_retries=0))
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_a_server_that_does_not_know_us_stops_the_run(server: Server, status: int) -> None:
+    """Asking again, or a thousand trajectories that fail one by one, would help nobody."""
+    server.answer = lambda number: web.json_response({"error": "no such model"}, status=status)
+
+    with pytest.raises(ConfigError, match=f"status {status}: .*no such model.*; check URL, key"):
+        await ask(engine_for(server))
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (web.Response(status=400, text="too long"), "status 400: too long"),
+        (web.Response(text="<html>"), "no JSON: <html>"),
+        (web.json_response({"choices": []}), "holds no answer"),
+        (web.json_response([1]), "holds no answer"),
+        (said("x", "content_filter"), "ended an answer with 'content_filter'"),
+        (web.json_response({"choices": [{"text": 3}]}), "ended an answer with None: 3"),
+        (said("", "length"), "empty answer"),
+    ],
+)
+async def test_what_is_no_answer_fails_the_turn_at_once(
+    server: Server, reply: web.Response, message: str
+) -> None:
+    server.answer = lambda number: reply
+
+    with pytest.raises(EngineError, match=message):
+        await ask(engine_for(server))
+    assert len(server.bodies) == 1
+
+
+async def test_no_more_requests_at_once_than_allowed(server: Server) -> None:
+    running, peak = 0, 0
+
+    async def answer(number: int) -> web.Response:
+        nonlocal running, peak
+        running += 1
+        peak = max(peak, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return said("hi")
+
+    server.answer = answer
+    engine = engine_for(server, concurrency=3)
+    settings = Sampling(max_tokens=5, seed=1)
+    await asyncio.gather(*[engine.generate((1,), settings, session=str(i)) for i in range(12)])
+    await engine.aclose()
+
+    assert (len(server.bodies), peak) == (12, 3)
+
+
+async def test_one_engine_serves_one_loop_after_another(server: Server) -> None:
+    """Sessions and semaphores are bound to a loop; a notebook starts many."""
+    engine = engine_for(server, concurrency=1)
+
+    async def both() -> list[Generation]:
+        settings = Sampling(max_tokens=5, seed=1)
+        turns = [engine.generate((1,), settings, session=str(i)) for i in range(2)]
+        return list(await asyncio.gather(*turns))
+
+    for _ in range(2):
+        assert len(await asyncio.to_thread(lambda: asyncio.run(both()))) == 2
+    await engine.aclose()
+
+
+async def test_a_closed_engine_answers_nothing(server: Server) -> None:
+    engine = engine_for(server)
+    await engine.aclose()
+    await engine.aclose()
+
+    with pytest.raises(EngineError, match="closed"):
+        await ask(engine)
+
+
+def test_it_is_refused_for_training() -> None:
+    with pytest.raises(ConfigError, match=r"OpenAIEngine gives text.*use it for rollout and eval"):
+        refuse_text_only(engine_for(Server(url="http://x")))
+
+
+@pytest.mark.parametrize("patience", [{"timeout_s": 0.0}, {"max_retries": -1}, {"concurrency": 0}])
+def test_settings_that_never_ask_are_refused(patience: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="need timeout_s > 0"):
+        Patience(**patience)
+
+
+def test_an_address_without_a_scheme_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'localhost:8000/v1' must begin with http"):
+        engine_for(Server(url="localhost:8000/v1"))
