@@ -11,6 +11,11 @@ from agentgym.envs.wrappers import SystemPrompt, TurnLimit, Wrapper
 from agentgym.trajectory import Task
 
 register("Calculator-v0", "agentgym.envs.calculator:CalculatorEnv")
+register("Countdown-v0", "agentgym.envs.countdown:CountdownEnv")
+register("Grid-v0", "agentgym.envs.grid:GridEnv")
+register("Lookup-v0", "agentgym.envs.lookup:LookupEnv")
+register("NumberGuessing-v0", "agentgym.envs.number_guessing:NumberGuessingEnv")
+register("WordGuessing-v0", "agentgym.envs.word_guessing:WordGuessingEnv")
 
 __all__ = [
     "Env",
