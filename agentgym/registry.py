@@ -105,6 +105,12 @@ REWARDS: Registry[Any] = Registry("reward", "agentgym.rewards")
 """Reward functions."""
 SCHEDULERS: Registry[Any] = Registry("scheduler", "agentgym.schedulers")
 """Classes derived from `agentgym.rollout.scheduler.Scheduler`."""
+for _name, _class in {
+    "math_tips": "math_tips:MathTipsScheduler",
+    "react": "react:ReActScheduler",
+    "thinking_tips": "thinking_tips:ThinkingTipsScheduler",
+}.items():
+    SCHEDULERS.register(_name, f"agentgym.rollout.schedulers.{_class}")
 ADVANTAGES: Registry[Any] = Registry("advantage estimator", "agentgym.advantages")
 """Functions of rewards and group ids."""
 LOSSES: Registry[Any] = Registry("loss", "agentgym.losses")

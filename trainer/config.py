@@ -13,9 +13,10 @@ from trl.trainer.grpo_config import GRPOConfig
 
 from agentgym.errors import ConfigError
 from agentgym.registry import ADVANTAGES, LOSSES
+from agentgym.rollout.game import refuse_bad_weights
 from agentgym.trainer.advantages import Scale
 from agentgym.trainer.losses import ImportanceLevel, LossSettings
-from agentgym.trainer.ranges import Range, refuse_bad_weights, refuse_out_of_range
+from agentgym.trainer.ranges import Range, refuse_out_of_range
 from agentgym.trainer.unsupported import UNSUPPORTED
 from agentgym.trainer.window import PlanSettings
 from agentgym.trajectory import Budget

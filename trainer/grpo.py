@@ -25,6 +25,9 @@ from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError, UsageError
 from agentgym.rendering import renderer_for
 from agentgym.rendering.base import Renderer
+from agentgym.rollout.game import MakeEnv, Rows, game_of
+from agentgym.rollout.referee import scheduler_for
+from agentgym.rollout.sampler import Tasks, held_out
 from agentgym.rollout.scheduler import Scheduler
 from agentgym.trainer import trl_contract
 from agentgym.trainer.advantages import compute_advantages
@@ -32,14 +35,11 @@ from agentgym.trainer.completions import fill_table
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.evaluation import evaluation_metrics
-from agentgym.trainer.game import MakeEnv, Rows, game_of
 from agentgym.trainer.logprobs import TokenLogprobs, token_logprobs
 from agentgym.trainer.metrics import Metrics, groups_of_different_starts, window_metrics
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.ranks import Ranks
-from agentgym.trainer.referee import scheduler_for
 from agentgym.trainer.rollouts import Played
-from agentgym.trainer.sampler import Tasks, held_out
 from agentgym.trainer.setup import (
     Rewards,
     must_pad,

@@ -10,9 +10,9 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback
 from agentgym.config import refuse_unknown
 from agentgym.errors import ConfigError, UsageError
 from agentgym.rendering.base import Renderer
+from agentgym.rollout.game import MakeEnv
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.factory import trainer_class
-from agentgym.trainer.game import MakeEnv
 from agentgym.trainer.grpo import AgentGRPOTrainer
 from agentgym.trainer.setup import Rewards, tokenizer_of
 

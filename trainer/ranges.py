@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agentgym.errors import ConfigError
+from agentgym.rollout.player import MAX_CONCURRENCY
 
 
 class Range(NamedTuple):
@@ -43,8 +44,6 @@ _COUNT = Range(1, whole=True)
 _LIMIT = Range(0, whole=True)
 _SECONDS = Range(0, above=True, endless=True)
 _SIZE = Range(0)
-MAX_CONCURRENCY = 4096
-"""Trajectories at once; each holds an env and, while it is sampled, a row of the cache."""
 
 RANGES: dict[str, Range] = {
     **dict.fromkeys(
@@ -94,10 +93,3 @@ def refuse_out_of_range(values: Mapping[str, Any]) -> None:
         value = values[name]
         if value is not None and not allowed.holds(value):
             raise ConfigError(f"{name}={value!r} {allowed.complaint()}")
-
-
-def refuse_bad_weights(weights: Mapping[str, Any]) -> None:
-    """Raise a `ConfigError` if the weight of some reward is no finite number."""
-    for name, weight in weights.items():
-        if not Range(-math.inf).holds(weight) or weight == -math.inf:
-            raise ConfigError(f"reward_weights: {name}={weight!r} must be a finite number")

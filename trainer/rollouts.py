@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from agentgym.engines.base import Engine
 from agentgym.errors import EngineError
+from agentgym.rollout.background import LoopThread
 from agentgym.rollout.collect import collect
 from agentgym.rollout.player import Player
-from agentgym.trainer.background import LoopThread
 from agentgym.trajectory import RolloutOutput, RolloutRequest
 
 MakePlayer = Callable[[Engine], Player]

@@ -17,10 +17,10 @@ from agentgym.engines.transformers.support import refuse_unservable
 from agentgym.errors import ConfigError
 from agentgym.registry import REWARDS
 from agentgym.rewards.rubric import Reward
+from agentgym.rollout.game import Game
+from agentgym.rollout.sampler import Sampler
 from agentgym.trainer.config import AgentGRPOConfig
-from agentgym.trainer.game import Game
 from agentgym.trainer.logprobs import packing_refusal
-from agentgym.trainer.sampler import Sampler
 
 logger = logging.getLogger(__name__)
 

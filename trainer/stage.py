@@ -9,12 +9,12 @@ from agentgym.engines.base import Engine
 from agentgym.errors import ConfigError
 from agentgym.rendering.base import Renderer
 from agentgym.rewards.rubric import Rubric
+from agentgym.rollout.game import Game, weights_by_name
 from agentgym.rollout.player import Player
 from agentgym.rollout.scheduler import Scheduler
 from agentgym.trainer.callbacks import AgentCallback
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.episodes import Episode
-from agentgym.trainer.game import Game, weights_by_name
 from agentgym.trainer.ranks import Ranks
 from agentgym.trainer.rollouts import Played, Rollouts
 from agentgym.trainer.setup import Rewards, named_rewards

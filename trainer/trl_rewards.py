@@ -20,8 +20,8 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from agentgym.errors import ConfigError, RewardError, boundary
 from agentgym.rewards.rubric import ERRORS, Score, as_score, is_async, merge
+from agentgym.rollout.background import LoopThread
 from agentgym.threads import in_thread
-from agentgym.trainer.background import LoopThread
 from agentgym.trainer.completions import split_chat
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.ranks import Ranks

@@ -19,9 +19,9 @@ from agentgym.deadlines import together
 from agentgym.display import Tally
 from agentgym.errors import ConfigError
 from agentgym.rollout import Player, run_trajectory
+from agentgym.rollout.background import LoopThread
+from agentgym.rollout.sampler import Sampler
 from agentgym.store import append, go_on_with
-from agentgym.trainer.background import LoopThread
-from agentgym.trainer.sampler import Sampler
 from agentgym.trajectory import RolloutOutput, RolloutRequest, to_jsonl
 
 _NAME = re.compile(r"g(\d{1,18})-m(\d{1,18})")

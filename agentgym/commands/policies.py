@@ -20,7 +20,7 @@ from agentgym.messages import Message
 from agentgym.rendering import dialect
 from agentgym.rendering.plain_tools import without_tools
 from agentgym.rollout import NextTurn, Scheduler, Trajectory, TurnResult
-from agentgym.trainer.game import Game
+from agentgym.rollout.game import Game
 from agentgym.trajectory import StopReason, Task, Turn
 
 _SCRIPT = TypeAdapter[Any](list[str | list[int]] | dict[str, list[str | list[int]]])

@@ -9,7 +9,7 @@ from agentgym.config import flag_of
 from agentgym.errors import ConfigError
 from agentgym.registry import REWARDS
 from agentgym.rewards.rubric import Rubric
-from agentgym.trainer.game import Game, weights_by_name
+from agentgym.rollout.game import Game, weights_by_name
 
 OWN_FIELDS = {
     "max_steps": "steps",

@@ -20,9 +20,9 @@ from agentgym.config import Config
 from agentgym.display import print_trajectories
 from agentgym.errors import ConfigError
 from agentgym.rollout import Player, SamplingDefaults
-from agentgym.trainer.game import Game, game_of
-from agentgym.trainer.referee import scheduler_for
-from agentgym.trainer.sampler import Sampler
+from agentgym.rollout.game import Game, game_of
+from agentgym.rollout.referee import scheduler_for
+from agentgym.rollout.sampler import Sampler
 from agentgym.trainer.tiny_policy import PATH as TINY_POLICY
 from agentgym.trajectory import Budget
 

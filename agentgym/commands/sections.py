@@ -7,7 +7,7 @@ from pydantic import Field
 
 from agentgym.config import Config
 from agentgym.plugins import load_plugins
-from agentgym.trainer.ranges import MAX_CONCURRENCY
+from agentgym.rollout.player import MAX_CONCURRENCY
 
 
 class EnvSection(Config):

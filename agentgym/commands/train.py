@@ -21,8 +21,8 @@ from agentgym.commands.train_config import TrainConfig, free_folders
 from agentgym.config import to_yaml
 from agentgym.errors import ConfigError
 from agentgym.progress import Progress, duration, progress_for
+from agentgym.rollout.game import game_of
 from agentgym.store import RunFolder, first_free, undo_folders
-from agentgym.trainer.game import game_of
 from agentgym.trainer.tiny_policy import PATH as TINY_POLICY
 
 if TYPE_CHECKING:

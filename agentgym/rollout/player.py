@@ -8,6 +8,9 @@ from agentgym.rendering.base import Renderer
 from agentgym.rollout.scheduler import Scheduler
 from agentgym.trajectory import Budget, RolloutOutput
 
+MAX_CONCURRENCY = 4096
+"""Trajectories at once; each holds an env and, while it is sampled, a row of the cache."""
+
 OnOutput = Callable[[RolloutOutput], None]
 Score = Callable[[RolloutOutput], Awaitable[RolloutOutput]]
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.messages import assistant, user
+from agentgym.rollout.sampler import Sampler, held_out
 from agentgym.tokens import Segment
 from agentgym.trainer.losses import FlatTokens, LossSettings, Normalizer, policy_loss
 from agentgym.trainer.ranks import Ranks
-from agentgym.trainer.sampler import Sampler, held_out
 from agentgym.trainer.window import PartCounts, PlanSettings, Window, make_window
 from agentgym.trajectory import RolloutOutput, StopReason, Task
 

@@ -7,7 +7,7 @@ import pytest
 
 from agentgym.envs import TaskSet
 from agentgym.errors import ConfigError
-from agentgym.trainer.game import game_of, weights_by_name
+from agentgym.rollout.game import game_of, weights_by_name
 
 
 def test_an_env_that_cannot_be_built_is_named(words_env: Any):

@@ -12,8 +12,8 @@ from agentgym.engines.scripted import CallableEngine
 from agentgym.envs import Env
 from agentgym.rendering import renderer_for
 from agentgym.rollout import GymScheduler, Player, collect
+from agentgym.rollout.background import LoopThread
 from agentgym.testing import byte_tokenizer
-from agentgym.trainer.background import LoopThread
 from agentgym.trajectory import RolloutRequest, Task
 
 

@@ -5,9 +5,9 @@ from typing import Any
 from agentgym.errors import ConfigError
 from agentgym.registry import SCHEDULERS
 from agentgym.rendering.base import Renderer
+from agentgym.rollout.game import Game
 from agentgym.rollout.gym_scheduler import GymScheduler
 from agentgym.rollout.scheduler import Scheduler
-from agentgym.trainer.game import Game
 
 
 def scheduler_for(

@@ -1,5 +1,6 @@
 """What is played: where envs, tasks and reward weights come from."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,8 +10,7 @@ from agentgym import envs
 from agentgym.envs.base import Env
 from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError, boundary
-from agentgym.trainer.ranges import refuse_bad_weights
-from agentgym.trainer.sampler import Tasks
+from agentgym.rollout.sampler import Tasks
 
 MakeEnv = Callable[[], Env]
 
@@ -135,3 +135,11 @@ def weights_by_name(
     weights = {**own, **dict.fromkeys(functions, 1.0), **(given or {})}
     refuse_bad_weights(weights)
     return weights
+
+
+def refuse_bad_weights(weights: Mapping[str, Any]) -> None:
+    """Raise a `ConfigError` if the weight of some reward is no finite number."""
+    for name, weight in weights.items():
+        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not is_number or not math.isfinite(weight):
+            raise ConfigError(f"reward_weights: {name}={weight!r} must be a finite number")
