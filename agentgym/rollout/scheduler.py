@@ -57,6 +57,8 @@ class NextTurn:
         """
         if self.text is not None and (self.messages or self.history is not None):
             raise ValueError("NextTurn: text continues the policy's message, so nothing follows it")
+        if self.history is not None and not (self.history or self.messages):
+            raise ValueError("NextTurn: the history needs at least one message")
         if self.history is not None and self.completion is not None:
             raise ValueError("NextTurn: put the other completion into the history")
 

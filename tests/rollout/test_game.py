@@ -10,10 +10,10 @@ from agentgym.errors import ConfigError
 from agentgym.rollout.game import game_of, weights_by_name
 
 
-def test_an_env_that_cannot_be_built_is_named(words_env: Any):
+def test_an_env_that_cannot_be_built_is_named(add_env: Any):
     """Its author's error would otherwise end the run with a traceback."""
 
-    class Broken(words_env):
+    class Broken(add_env):
         def __init__(self) -> None:
             raise ValueError("no such data set")
 
@@ -23,10 +23,10 @@ def test_an_env_that_cannot_be_built_is_named(words_env: Any):
         game_of(Broken)
 
 
-def test_tasks_that_cannot_be_listed_name_env_and_split(words_env: Any):
+def test_tasks_that_cannot_be_listed_name_env_and_split(add_env: Any):
     """Most data sets are read there."""
 
-    class Unreadable(words_env):
+    class Unreadable(add_env):
         def tasks(self, split: str = "train") -> TaskSet:
             if split == "train":
                 return super().tasks(split)
@@ -37,10 +37,10 @@ def test_tasks_that_cannot_be_listed_name_env_and_split(words_env: Any):
         game.held_out()
 
 
-def test_a_split_without_tasks_is_refused_when_it_is_asked_for(words_env: Any):
+def test_a_split_without_tasks_is_refused_when_it_is_asked_for(add_env: Any):
     """The other one may be all that is played."""
 
-    class Empty(words_env):
+    class Empty(add_env):
         def tasks(self, split: str = "train") -> TaskSet:
             return TaskSet.from_rows([])
 
@@ -50,13 +50,13 @@ def test_a_split_without_tasks_is_refused_when_it_is_asked_for(words_env: Any):
     with pytest.raises(ConfigError, match="'Empty' has no tasks in split 'eval'"):
         game.held_out()
     with pytest.raises(ConfigError, match="split 'train'"):
-        _ = game_of(words_env, train_rows=[]).train
+        _ = game_of(add_env, train_rows=[]).train
 
 
-def test_rows_that_are_none_at_all_are_refused_at_once(words_env: Any):
+def test_rows_that_are_none_at_all_are_refused_at_once(add_env: Any):
     """An empty data set is a mistake of its reader, not a wish for the env's own tasks."""
     with pytest.raises(ConfigError, match="train_dataset is empty"):
-        game_of(words_env, train_rows=[])
+        game_of(add_env, train_rows=[])
 
 
 @pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, "1"])
