@@ -2,9 +2,23 @@
 
 from agentgym.errors import NotRegisteredError
 from agentgym.rendering.base import Dialect
+from agentgym.rendering.dialects.deepseek import DeepSeekDialect
 from agentgym.rendering.dialects.hermes import HermesDialect
+from agentgym.rendering.dialects.kimi import KimiDialect
+from agentgym.rendering.dialects.mistral import MistralDialect
+from agentgym.rendering.dialects.phi import PhiDialect
 
-DIALECTS: dict[str, Dialect] = {"hermes": HermesDialect()}
+DIALECTS: dict[str, Dialect] = {
+    known.name: known
+    for known in (
+        HermesDialect(),
+        MistralDialect(),
+        DeepSeekDialect("deepseek_v3"),
+        DeepSeekDialect("deepseek_v31"),
+        PhiDialect(),
+        KimiDialect(),
+    )
+}
 
 
 def dialect(name: str) -> Dialect:

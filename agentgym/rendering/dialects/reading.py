@@ -8,12 +8,13 @@ string. The JSON decoder, not the closing mark, finds where arguments end.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agentgym.messages import MalformedCall, ToolCall
-from agentgym.rendering.base import ParsedAction
+from agentgym.rendering.base import ParsedAction, ToolSchema
+from agentgym.rendering.reasoning import FAMILIES, Marks, left_open
 
 MAX_MALFORMED = 32
 """One more and the rest of the turn is not read: the decoder's error costs time in the length."""
@@ -29,16 +30,6 @@ END_TOKENS = (
 )
 """End tokens of all families; a renderer has mostly taken them off as ids."""
 _SPACE = re.compile(r"\s*")
-
-
-class Marks(NamedTuple):
-    """What opens and closes a block."""
-
-    open: str
-    close: str
-
-
-THINK = Marks("<think>", "</think>")
 
 
 class Decoded(NamedTuple):
@@ -95,10 +86,23 @@ def without_end_tokens(text: str) -> str:
         end -= len(token)
 
 
-def mark_pattern(marks: Iterable[str], *, thinking: Iterable[Marks] = (THINK,)) -> re.Pattern[str]:
-    """Matches any of the literal `marks`, and what opens reasoning; for `Turn.advance`."""
-    words = [*marks, *(pair.open for pair in thinking)]
-    return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
+def mark_pattern(
+    marks: Iterable[str], *, patterns: Iterable[str] = (), thinking: Iterable[Marks] = FAMILIES
+) -> re.Pattern[str]:
+    """For `Turn.advance`: any of the literal `marks`, or of `patterns`, or of reasoning's marks."""
+    words = sorted([*marks, *(mark for pair in thinking for mark in pair)], key=len, reverse=True)
+    return re.compile("|".join([*map(re.escape, words), *patterns]))
+
+
+def has_no_parameters(name: str, tools: Sequence[ToolSchema]) -> bool:
+    """Whether the tool is known to take no arguments, so that a call may leave them out."""
+    functions = [tool["function"] for tool in tools if tool["function"].get("name") == name]
+    return bool(functions) and not (functions[0].get("parameters") or {}).get("properties")
+
+
+def tool_names(tools: Sequence[ToolSchema]) -> frozenset[str]:
+    """Names that a call may have."""
+    return frozenset(tool["function"]["name"] for tool in tools)
 
 
 class CallFields(NamedTuple):
@@ -109,15 +113,30 @@ class CallFields(NamedTuple):
     reason: str = ""
 
 
-def call_fields(value: Any, *, argument_keys: Iterable[str] = ("arguments",)) -> CallFields:
-    """Read `{"name": ..., "arguments": ...}`; arguments may be given as a JSON text."""
+CUT = "the turn was cut by the length limit before the call was complete"
+ARGUMENT_KEYS = ("arguments", "parameters")
+
+
+def call_fields(value: Any, *, tools: Sequence[ToolSchema] = ()) -> CallFields:
+    """Read `{"name": ..., "arguments": ...}`, or the same as OpenAI wraps it.
+
+    Arguments may be given as a JSON text, and left out where the tool takes none.
+    """
     if not isinstance(value, dict):
         return CallFields("", {}, "a call must be a JSON object with name and arguments")
+    if "name" not in value and isinstance(value.get("function"), dict):
+        value = value["function"]
     name = value.get("name")
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name.strip():
         return CallFields("", {}, 'the call has no "name"')
-    key = next((key for key in argument_keys if key in value), "arguments")
-    return arguments_of(value.get(key), name=name, label=f'"{key}"')
+    keys = [key for key in ARGUMENT_KEYS if value.get(key) is not None]
+    if len(keys) > 1 and value[keys[0]] != value[keys[1]]:
+        return CallFields("", {}, f'{name} has both "arguments" and "parameters"')
+    if not keys and has_no_parameters(name, tools):
+        return CallFields(name, {})
+    if not keys:
+        return CallFields("", {}, f'the call of {name} has no "arguments"')
+    return arguments_of(value[keys[0]], name=name, label=f'"{keys[0]}"')
 
 
 def arguments_of(value: Any, *, name: str, label: str = "the arguments") -> CallFields:
@@ -156,7 +175,7 @@ class Turn:
         *,
         finish_reason: str,
         prompt_suffix: str = "",
-        thinking: tuple[Marks, ...] = (THINK,),
+        thinking: tuple[Marks, ...] = FAMILIES,
         openers: Iterable[str] = (),
     ) -> "Turn":
         """Begin to read.
@@ -169,9 +188,8 @@ class Turn:
             openers: marks that open a call, if the prompt may end with one.
         """
         suffix = prompt_suffix.rstrip()
-        begun = [
-            pair.open for pair in thinking if suffix.rfind(pair.open) > suffix.rfind(pair.close)
-        ]
+        thought = left_open(suffix, families=thinking)
+        begun = [] if thought is None else [thought.open]
         begun += [mark for mark in openers if suffix.endswith(mark)]
         shown = "".join(begun[:1]) + without_end_tokens(text)
         return cls(text=shown, cut=finish_reason == "length", raw=text, thinking=thinking)
@@ -198,19 +216,34 @@ class Turn:
         while (match := pattern.search(self.text, self.position)) is not None:
             self.content.append(self.text[self.position : match.start()])
             self.position = match.end()
-            pair = next((pair for pair in self.thinking if pair.open == match.group()), None)
-            if pair is None:
+            if not self._is_thinking(match.group()):
                 return match
-            self._think(pair)
         self.content.append(self.text[self.position :])
         self.position = len(self.text)
         return None
+
+    def _is_thinking(self, mark: str) -> bool:
+        """Whether the mark belongs to reasoning, which is then read."""
+        for pair in self.thinking:
+            if mark == pair.open:
+                self._think(pair)
+                return True
+            if mark == pair.close:
+                self._think_in_hindsight()
+                return True
+        return False
 
     def _think(self, pair: Marks) -> None:
         end = self.text.find(pair.close, self.position)
         stop = len(self.text) if end < 0 else end
         self.thoughts.append(self.text[self.position : stop].strip())
         self.position = len(self.text) if end < 0 else end + len(pair.close)
+
+    def _think_in_hindsight(self) -> None:
+        """Reasoning ends that nobody opened: what came before it was no answer."""
+        if not (self.calls or self.malformed or self.thoughts):
+            self.thoughts.append("".join(self.content).strip())
+            self.content.clear()
 
     def stop(self) -> None:
         """Leave the rest unread: neither content nor calls."""
@@ -227,10 +260,28 @@ class Turn:
             return
         self.malformed.append(MalformedCall(id=self.next_id, text=text.strip(), reason=reason))
 
+    def give_up(self, start: int, reason: str, *, border: re.Pattern[str], close: str = "") -> None:
+        """What began at `start` cannot be read.
+
+        Args:
+            start: where the attempt begins in the text.
+            reason: what is wrong, for the model.
+            border: where the attempt ends at the latest.
+            close: the border that belongs to the attempt.
+        """
+        match = border.search(self.text, start)
+        end = len(self.text) if match is None else match.start()
+        self.position = end
+        if match is not None and match.group() == close:
+            self.position = match.end()
+        if match is None and self.cut:
+            reason = CUT
+        self.add_malformed(self.text[start:end], reason)
+
     def action(self) -> ParsedAction:
         """What was found."""
         return ParsedAction(
-            content="".join(self.content).strip(),
+            content=without_end_tokens("".join(self.content)).strip(),
             reasoning="\n".join(self.thoughts) if self.thoughts else None,
             calls=tuple(self.calls),
             malformed=tuple(self.malformed),
