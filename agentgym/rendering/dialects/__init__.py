@@ -3,10 +3,12 @@
 from agentgym.errors import NotRegisteredError
 from agentgym.rendering.base import Dialect
 from agentgym.rendering.dialects.deepseek import DeepSeekDialect
+from agentgym.rendering.dialects.glm import GlmDialect
 from agentgym.rendering.dialects.hermes import HermesDialect
 from agentgym.rendering.dialects.kimi import KimiDialect
 from agentgym.rendering.dialects.mistral import MistralDialect
 from agentgym.rendering.dialects.phi import PhiDialect
+from agentgym.rendering.dialects.qwen3_coder import Qwen3CoderDialect
 
 DIALECTS: dict[str, Dialect] = {
     known.name: known
@@ -17,6 +19,8 @@ DIALECTS: dict[str, Dialect] = {
         DeepSeekDialect("deepseek_v31"),
         PhiDialect(),
         KimiDialect(),
+        Qwen3CoderDialect(),
+        GlmDialect(),
     )
 }
 

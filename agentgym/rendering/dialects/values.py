@@ -1,0 +1,160 @@
+"""Arguments written as bare text: a tool's JSON schema says what they mean.
+
+A text that is no value of its declared type stays text, so that the tool can tell the model what it
+wrote; nothing is rounded, cut or guessed.
+"""
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from agentgym.jsonable import MAX_DEPTH
+from agentgym.rendering.dialects.reading import decode_json
+
+_MAX_SCHEMA_DEPTH = 16
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<value>True|False|None
+      |[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)(?![\w.])
+      |'(?:[^'\\\n]|\\(?:[\\'"abfnrtv\n]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}))*'
+      |"(?:[^"\\\n]|\\(?:[\\'"abfnrtv\n]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}))*")
+    |(?P<open>[\[({])|(?P<close>[\])}])|(?P<between>[,:])
+    )\s*""",
+    re.VERBOSE,
+)
+
+
+class Literal(NamedTuple):
+    """A value that a text writes out, if it does."""
+
+    found: bool
+    value: Any = None
+
+
+_NOTHING = Literal(False)
+
+
+def spell(value: Any) -> str:
+    """A value as bare text: strings as they are, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def read_literal(text: str) -> Literal:
+    """The JSON or Python literal that makes up the whole text."""
+    text = text.strip()
+    value, end, reason = decode_json(text)
+    if not reason and end == len(text):
+        return Literal(True, value)
+    return _python_literal(text)
+
+
+def to_value(text: str, schema: Mapping[str, Any], *, root: Mapping[str, Any]) -> Any:
+    """`text` as the type that `schema` declares, else as it stands.
+
+    Args:
+        text: byte for byte what the policy wrote.
+        schema: of this argument; empty if any value will do.
+        root: schema of all arguments, where `$ref` looks.
+    """
+    types = frozenset(_types(schema, root, _MAX_SCHEMA_DEPTH))
+    if types == {"string"}:
+        return text
+    found, value = read_literal(text)
+    if not found:
+        return text
+    if types and "string" not in types:
+        return next((each for each in _readings(value) if _fits(each, types)), text)
+    unclear = isinstance(value, str) or (isinstance(value, float) and not math.isfinite(value))
+    return text if unclear or (types and not _fits(value, types)) else value
+
+
+def _readings(value: Any) -> Iterator[Any]:
+    """The value, and what it means to the same effect."""
+    yield value
+    if isinstance(value, float) and value.is_integer():
+        yield int(value)
+    if isinstance(value, str):
+        inner = read_literal(value)
+        if inner.found:
+            yield inner.value
+
+
+def _types(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[str]:
+    """JSON types that a schema lets pass; none if it does not say."""
+    if not isinstance(schema, Mapping) or depth == 0:
+        return
+    declared = schema.get("type")
+    if declared is not None:
+        yield from [declared] if isinstance(declared, str) else declared
+        return
+    yield from map(_type_of, schema.get("enum") or ())
+    if "const" in schema:
+        yield _type_of(schema["const"])
+    if "properties" in schema:
+        yield "object"
+    for inner in (*_branches(schema), _referred(schema.get("$ref"), root)):
+        yield from _types(inner, root, depth - 1)
+
+
+def _branches(schema: Mapping[str, Any]) -> list[Any]:
+    return [inner for key in ("anyOf", "oneOf", "allOf") for inner in schema.get(key) or ()]
+
+
+def _referred(reference: Any, root: Mapping[str, Any]) -> Any:
+    found: Any = root if isinstance(reference, str) else None
+    for key in str(reference).removeprefix("#/").split("/"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _type_of(value: Any) -> str:
+    names = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+    return names.get(type(value), "array" if isinstance(value, list) else "object")
+
+
+def _fits(value: Any, types: frozenset[str]) -> bool:
+    name = _type_of(value)
+    return name in types or (name == "integer" and "number" in types)
+
+
+def _python_literal(text: str) -> Literal:
+    if not _is_flat_literal(text):
+        return _NOTHING
+    try:
+        value = ast.literal_eval(text)
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return _NOTHING
+    return _as_json(value)
+
+
+def _is_flat_literal(text: str) -> bool:
+    """Whether only values and brackets stand there: Python's own reader must not see more."""
+    position, depth, after_value = 0, 0, False
+    while position < len(text):
+        token = _TOKEN.match(text, position)
+        if token is None or (token["value"] and after_value):
+            return False
+        depth += bool(token["open"]) - bool(token["close"])
+        if depth > MAX_DEPTH:
+            return False
+        after_value = bool(token["value"])
+        position = token.end()
+    return bool(text)
+
+
+def _as_json(value: Any) -> Literal:
+    """Tuples as lists; sets and keys that are no text have no form in JSON."""
+    if isinstance(value, list | tuple):
+        items = [_as_json(item) for item in value]
+        if not all(item.found for item in items):
+            return _NOTHING
+        return Literal(True, [item.value for item in items])
+    if isinstance(value, dict):
+        inner = _as_json(list(value.values()))
+        if not inner.found or not all(isinstance(key, str) for key in value):
+            return _NOTHING
+        return Literal(True, dict(zip(value, inner.value, strict=True)))
+    return Literal(isinstance(value, str | int | float | None), value)
