@@ -4,6 +4,7 @@ from agentgym.errors import NotRegisteredError
 from agentgym.rendering.base import Dialect
 from agentgym.rendering.dialects.deepseek import DeepSeekDialect
 from agentgym.rendering.dialects.glm import GlmDialect
+from agentgym.rendering.dialects.harmony import HarmonyDialect
 from agentgym.rendering.dialects.hermes import HermesDialect
 from agentgym.rendering.dialects.kimi import KimiDialect
 from agentgym.rendering.dialects.mistral import MistralDialect
@@ -21,6 +22,7 @@ DIALECTS: dict[str, Dialect] = {
         KimiDialect(),
         Qwen3CoderDialect(),
         GlmDialect(),
+        HarmonyDialect(),
     )
 }
 
