@@ -26,15 +26,15 @@ class Unserved(NamedTuple):
 Run = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 AREAS: dict[str, str | Unserved] = {
     "advantages": "area_advantages",
-    "agent_loop": Unserved("the loop's cases have no adapter yet"),
+    "agent_loop": "area_agent_loop",
     "calculator": "area_calculator",
     "code_grading": Unserved("there is no code grader yet"),
-    "concurrency": Unserved("the loop's cases have no adapter yet"),
+    "concurrency": "area_concurrency",
     "engine_sync": Unserved("weights are not pushed to other engines yet"),
     "evaluation": Unserved("pass@k is not reported yet"),
     "gymnasium": "area_gymnasium",
     "loss": "area_loss",
-    "math_grading": Unserved("there is no math grader yet"),
+    "math_grading": "area_math_grading",
     "resume_seed": Unserved("the cases of resuming have no adapter yet"),
     "sandbox": Unserved("there is no sandbox yet"),
     "templates": Unserved("the cases of chat templates have no adapter yet"),
@@ -67,6 +67,7 @@ def _load(name: str) -> ModuleType:
 
 compare = _load("compare")
 inputs = _load("inputs")
+_load("loop_kit")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -172,6 +173,8 @@ def test_a_key_that_a_case_lacks_is_no_refusal_of_the_system() -> None:
         ({"max_seconds": 1.0}, {"seconds": 1.5}),
         ({"never": "NaN"}, {"advantages": [math.nan]}),
         ({"ok": True}, {"ok": 1}),
+        ({"exits_within_s": 5}, {"exits_within_s": 5.1}),
+        ({"peak_at_least": 3}, {"peak_at_least": 2}),
         ({"calls": [{"arguments": {}}]}, {"calls": [{"arguments": {"a": 1}}]}),
     ],
 )
@@ -195,6 +198,8 @@ def test_comparison_finds_a_difference(expected: dict[str, Any], actual: dict[st
         ({"observations": ["a", {"any_of": ["b", "c"]}]}, {"observations": ["a", "c"]}),
         ({"error": True, "error_mentions": "nan|finite"}, {"error": "not finite"}),
         ({"text": "<answer>"}, {"text": "<answer>"}),
+        ({"exits_within_s": 5}, {"exits_within_s": 4.9}),
+        ({"peak_at_least": 3}, {"peak_at_least": 4}),
     ],
 )
 def test_comparison_accepts_what_holds(expected: dict[str, Any], actual: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ BOUNDS: dict[str, Callable[[float, float], bool]] = {
 }
 BOUND = re.compile(r"(<=|>=|<|>)\s*(-?[0-9.]+)")
 UPPER_BOUNDS = {"max_seconds": "seconds"}
+BOUND_SUFFIXES = {"_within_s": operator.le, "_at_least": operator.ge}
 VERDICTS = {"error", "raises", "warns"}
 ABSENT = object()
 
@@ -48,6 +49,9 @@ def differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[
 def _holds(key: str, wanted: Any, actual: Mapping[str, Any], tolerance: float) -> bool:
     if key in actual:
         value = actual[key]
+        for suffix, holds in BOUND_SUFFIXES.items():
+            if key.endswith(suffix):
+                return bool(holds(value, wanted))
         if key == "raises" and value:
             return _raised(wanted, value)
         if key in VERDICTS and isinstance(wanted, bool):
