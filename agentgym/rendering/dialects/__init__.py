@@ -7,6 +7,7 @@ from agentgym.rendering.dialects.glm import GlmDialect
 from agentgym.rendering.dialects.harmony import HarmonyDialect
 from agentgym.rendering.dialects.hermes import HermesDialect
 from agentgym.rendering.dialects.kimi import KimiDialect
+from agentgym.rendering.dialects.llama import LlamaDialect
 from agentgym.rendering.dialects.mistral import MistralDialect
 from agentgym.rendering.dialects.phi import PhiDialect
 from agentgym.rendering.dialects.qwen3_coder import Qwen3CoderDialect
@@ -15,6 +16,8 @@ DIALECTS: dict[str, Dialect] = {
     known.name: known
     for known in (
         HermesDialect(),
+        LlamaDialect("llama3"),
+        LlamaDialect("llama_pythonic"),
         MistralDialect(),
         DeepSeekDialect("deepseek_v3"),
         DeepSeekDialect("deepseek_v31"),
