@@ -16,7 +16,7 @@ from agentgym.errors import AgentGymError, UsageError
 from agentgym.registry import Registry
 
 COMMANDS: Registry[Command] = Registry("command")
-NAMES = ("train", "rollout", "envs", "tools")
+NAMES = ("train", "rollout", "check", "envs", "tools", "new")
 """In the order of the overview."""
 for _name in NAMES:
     COMMANDS.register(_name, f"agentgym.commands.{_name}:COMMAND")

@@ -127,6 +127,8 @@ def _metavar(field: FieldInfo) -> str:
 def _help(field: FieldInfo) -> str:
     text = " ".join((field.description or "").split("\n\n")[0].split())
     default = field.get_default(call_default_factory=True, validated_data={})
+    if field.is_required():
+        return text.replace("%", "%%")
     if default is not None and default is not False and default not in ((), {}, "", []):
         text += f" (default: {default})"
     return text.replace("%", "%%")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from agentgym.errors import AgentGymError, ConfigError, boundary
 
+_PREFIX = "agentgym_plugin_"
+
 
 def load_plugins(paths: Iterable[str | Path]) -> None:
     """Import each file, unless it was imported before.
@@ -25,7 +27,7 @@ def load_plugins(paths: Iterable[str | Path]) -> None:
 
 
 def _load(path: Path) -> None:
-    name = _module_name(path)
+    name = module_name(path)
     if name in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(name, path)
@@ -41,9 +43,16 @@ def _load(path: Path) -> None:
         raise ConfigError(_explain(error, path)) from error
 
 
-def _module_name(path: Path) -> str:
+def loaded() -> tuple[Path, ...]:
+    """Files of all plugins that were imported, in order."""
+    files = (m.__file__ for name, m in list(sys.modules.items()) if name.startswith(_PREFIX))
+    return tuple(Path(file) for file in files if file)
+
+
+def module_name(path: Path) -> str:
+    """Under which a plugin file is found in `sys.modules`."""
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
-    return f"agentgym_plugin_{path.stem}_{digest}"
+    return f"{_PREFIX}{path.stem}_{digest}"
 
 
 def _explain(error: AgentGymError, path: Path) -> str:

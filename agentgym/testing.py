@@ -1,10 +1,14 @@
-"""Small real objects for tests of environments, renderers and schedulers."""
+"""For tests of environments, tools, renderers and schedulers: checks, and small real objects."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from agentgym.checking import check_env, check_tool
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+__all__ = ["CHATML", "SPECIALS", "byte_tokenizer", "check_env", "check_tool"]
 
 CHATML = (
     "{%- if tools %}<|im_start|>system\n{% for tool in tools %}{{ tool.function | tojson }}\n"
