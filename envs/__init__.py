@@ -4,7 +4,7 @@ if __name__ != "agentgym.envs":
     raise ImportError("import agentgym.envs, not envs: this folder is a part of agentgym")
 
 from agentgym.envs.base import Env, TaskSet
-from agentgym.envs.registration import make, names, register, spec
+from agentgym.envs.registration import FAMILIES, make, names, register, register_family, spec
 from agentgym.envs.text_env import TextEnv, TextStep
 from agentgym.envs.tool_env import Episode, ToolEnv
 from agentgym.envs.wrappers import SystemPrompt, TurnLimit, Wrapper
@@ -14,10 +14,33 @@ register("Calculator-v0", "agentgym.envs.calculator:CalculatorEnv")
 register("Countdown-v0", "agentgym.envs.countdown:CountdownEnv")
 register("Grid-v0", "agentgym.envs.grid:GridEnv")
 register("Lookup-v0", "agentgym.envs.lookup:LookupEnv")
+register("Mixture-v0", "agentgym.envs.mixture:MixtureEnv")
 register("NumberGuessing-v0", "agentgym.envs.number_guessing:NumberGuessingEnv")
 register("WordGuessing-v0", "agentgym.envs.word_guessing:WordGuessingEnv")
 
+register_family(
+    "reasoning-gym",
+    "agentgym.envs.adapters.reasoning_gym:ReasoningGymEnv",
+    "every data set of reasoning-gym, such as reasoning-gym/leg_counting",
+)
+register_family(
+    "textarena",
+    "agentgym.envs.adapters.textarena:TextArenaEnv",
+    "single-player games of TextArena, such as textarena/Sudoku-v0",
+)
+register_family(
+    "gymnasium",
+    "agentgym.envs.adapters.gymnasium_text:GymnasiumTextEnv",
+    "Gymnasium's own envs of text and discrete spaces, such as gymnasium/FrozenLake-v1",
+)
+register_family(
+    "openenv",
+    "agentgym.envs.adapters.openenv:OpenEnvEnv",
+    'any OpenEnv server: --env openenv --env-args \'{"url": "http://localhost:8000"}\'',
+)
+
 __all__ = [
+    "FAMILIES",
     "Env",
     "Episode",
     "SystemPrompt",
@@ -31,5 +54,6 @@ __all__ = [
     "make",
     "names",
     "register",
+    "register_family",
     "spec",
 ]

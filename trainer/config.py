@@ -87,8 +87,14 @@ class AgentGRPOConfig(GRPOConfig):
     """Wall clock of one call of a reward function."""
     concurrency: int = 256
     """Trajectories that one process plays at once."""
+    engine_timeout_s: float = 300.0
+    """Wall clock of one turn of the engine."""
+    max_attempts: int = 2
+    """How often a trajectory is played that the infrastructure failed."""
     max_failed_fraction: float = 0.5
     """Stop if more of a window's trajectories failed."""
+    curriculum: bool = False
+    """Draw the parts of a mixture by measured success (see `agentgym.rollout.curriculum`)."""
 
     num_eval_tasks: int = 64
     """Held-out tasks of an evaluation."""

@@ -26,6 +26,8 @@ class Episode:
     """All tokens, over all traces: prompt, sampled and observed."""
     fingerprint: str
     """Equal for trajectories with the same sampled tokens."""
+    task: str = ""
+    """Its id."""
     start: str = ""
     """Hash of the initial state: equal within a group."""
     num_tool_calls: int = 0
@@ -47,6 +49,7 @@ class Episode:
         sampled = [segment.ids for segment in output.sampled]
         return cls(
             group=output.group_id,
+            task=output.task_id,
             reward=output.reward if output.is_scored else None,
             rewards=output.rewards,
             stop=output.stop_reason,

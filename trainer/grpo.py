@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -17,7 +18,6 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from trl.trainer.grpo_trainer import GRPOTrainer
-from trl.trainer.utils import use_adapter
 
 from agentgym.engines.base import Engine, refuse_text_only
 from agentgym.engines.transformers import transformers_engine
@@ -25,12 +25,14 @@ from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError, UsageError
 from agentgym.rendering import renderer_for
 from agentgym.rendering.base import Renderer
+from agentgym.rollout.curriculum import Tried, curriculum_over
 from agentgym.rollout.game import MakeEnv, Rows, game_of
 from agentgym.rollout.referee import scheduler_for
 from agentgym.rollout.sampler import Tasks, held_out
 from agentgym.rollout.scheduler import Scheduler
 from agentgym.trainer import trl_contract
 from agentgym.trainer.advantages import compute_advantages
+from agentgym.trainer.callbacks import KeepCurriculum
 from agentgym.trainer.completions import fill_table
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.episodes import Episode
@@ -40,6 +42,7 @@ from agentgym.trainer.metrics import Metrics, groups_of_different_starts, window
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.ranks import Ranks
 from agentgym.trainer.rollouts import Played
+from agentgym.trainer.scorer import Scorer
 from agentgym.trainer.setup import (
     Rewards,
     must_pad,
@@ -127,8 +130,10 @@ class AgentGRPOTrainer(GRPOTrainer):
             ),
             engine=engine,
         )
-        self.sampler = sampler_of(self.game, args)
+        self.curriculum = curriculum_over(self.game.train, args.seed) if args.curriculum else None
+        self.sampler = sampler_of(self.game, args, self.curriculum)
         self.window: Window | None = None
+        self._scorer = Scorer(self)
         self._computed_tokens = 0
         self._old_logprob_seconds = 0.0
         with trl_rewards.handed_to(args, reward_processing_classes) as for_trl:
@@ -145,6 +150,8 @@ class AgentGRPOTrainer(GRPOTrainer):
                 **for_trl,
             )
         trl_rewards.take_over(self)
+        if self.curriculum is not None:
+            self.add_callback(KeepCurriculum(self.curriculum))
         self.ranks = Ranks(self.accelerator)
         refuse_model(self, has_engine=engine is not None)
         self._must_pad = must_pad(self.policy)
@@ -225,8 +232,10 @@ class AgentGRPOTrainer(GRPOTrainer):
             )
         return norm
 
-    def _load_from_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_checkpoint(*args, **kwargs)
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, *args, **kwargs)
+        if self.curriculum is not None:
+            self.curriculum.load(Path(resume_from_checkpoint))
         self.stage.weights_changed()
 
     def _load_best_model(self) -> None:
@@ -314,6 +323,8 @@ class AgentGRPOTrainer(GRPOTrainer):
         window = make_window(outputs, advantages, settings, self.ranks)
         for group in groups_of_different_starts(episodes)[:1]:
             logger.warning("group %s began in different states: is reset seeded?", group)
+        if self.curriculum is not None:
+            self.curriculum.observe(Tried(e.group, e.task, e.reward) for e in episodes)
         self._count_tokens(episodes)
         self._log_train(window_metrics(episodes))
         self._log_train({"time/rollout": played.seconds, "time/sync": played.sync_seconds})
@@ -323,7 +334,9 @@ class AgentGRPOTrainer(GRPOTrainer):
             callback.on_window(
                 args, self.state, self.control, outputs=outputs, advantages=advantages
             )
-        self._fill_old_logprobs(window)
+        started = time.perf_counter()
+        self._scorer.fill_old_logprobs(window)
+        self._old_logprob_seconds = time.perf_counter() - started
         return window
 
     def _play(self, requests: Sequence[RolloutRequest], *, temperature: float) -> Played:
@@ -345,7 +358,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             self.accelerator,
             self.args.loss_settings,
             forward=lambda batch: self.compute_logprobs(model, batch, with_entropy=True),
-            reference=self._reference if self.args.beta else None,
+            reference=self._scorer.reference if self.args.beta else None,
         )
         loss = update.run(model, part)
         self.stage.weights_changed()
@@ -361,27 +374,6 @@ class AgentGRPOTrainer(GRPOTrainer):
         )
         self._old_logprob_seconds = 0.0
         return loss
-
-    def _fill_old_logprobs(self, window: Window) -> None:
-        """For parts trained after the weights have changed; the first part needs none."""
-        started = time.perf_counter()
-        for part in window.parts[1:]:
-            for micro in part.micro_batches:
-                batch = micro.batch.to(str(self.accelerator.device))
-                micro.old_logprobs = self._without_grad(self.policy, batch).logprobs
-        self._old_logprob_seconds = time.perf_counter() - started
-
-    def _without_grad(self, model: nn.Module, batch: PackedBatch) -> TokenLogprobs:
-        with torch.no_grad():
-            return self.compute_logprobs(model, batch)
-
-    def _reference(self, batch: PackedBatch) -> TokenLogprobs:
-        """Under the reference: a model of its own, or the policy without its adapter."""
-        if self.ref_model is not None:
-            return self._without_grad(self.ref_model, batch)
-        policy = self.accelerator.unwrap_model(self.model)
-        with use_adapter(policy, adapter_name="ref" if "ref" in policy.peft_config else None):
-            return self._without_grad(self.policy, batch)
 
     # --- small things
 

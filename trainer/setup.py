@@ -17,6 +17,7 @@ from agentgym.engines.transformers.support import refuse_unservable
 from agentgym.errors import ConfigError
 from agentgym.registry import REWARDS
 from agentgym.rewards.rubric import Reward
+from agentgym.rollout.curriculum import Curriculum
 from agentgym.rollout.game import Game
 from agentgym.rollout.sampler import Sampler
 from agentgym.trainer.config import AgentGRPOConfig
@@ -119,11 +120,11 @@ def placeholder() -> Dataset:
     return Dataset.from_dict({"prompt": [""]})
 
 
-def sampler_of(game: Game, args: AgentGRPOConfig) -> Sampler:
+def sampler_of(game: Game, args: AgentGRPOConfig, curriculum: Curriculum | None) -> Sampler:
     """Which trajectories the run's windows play."""
     return Sampler(
         env=game.name,
-        tasks=game.train,
+        tasks=game.train if curriculum is None else curriculum,
         seed=args.seed,
         group_size=args.num_generations,
         shuffle=bool(args.shuffle_dataset),

@@ -128,6 +128,8 @@ class Stage:
             on_output=self._tell if self._callbacks else None,
             concurrency=self._args.concurrency,
             env_timeout_s=self._args.env_timeout_s,
+            engine_timeout_s=self._args.engine_timeout_s,
+            max_attempts=self._args.max_attempts,
             max_failed_fraction=self._args.max_failed_fraction,
         )
 

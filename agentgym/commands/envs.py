@@ -8,7 +8,7 @@ from rich.text import Text
 
 from agentgym.commands import Command
 from agentgym.commands.sections import PluginSection
-from agentgym.envs import make, names, spec
+from agentgym.envs import FAMILIES, make, names, spec
 from agentgym.errors import AgentGymError, ConfigError, boundary
 
 
@@ -28,6 +28,8 @@ def envs(settings: EnvsConfig) -> None:
     table = Table.grid(padding=(0, 2))
     for name in names():
         table.add_row(Text(f"{name} v{spec(name).version}", "bold"), _describe(name))
+    for prefix, family in FAMILIES.items():
+        table.add_row(Text(f"{prefix}/...", "bold"), Text(family.summary))
     Console().print(table)
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from agentgym.engines.loading import load_tokenizer
 from agentgym.messages import Message
-from agentgym.rendering import Renderer, dialect, renderer_for
+from agentgym.rendering import OnRewrite, Renderer, dialect, renderer_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,12 @@ class Language:
 
 
 def load_language(
-    name: str, *, dialect_name: str, template_args: Mapping[str, Any], keep_history: bool
+    name: str,
+    *,
+    dialect_name: str,
+    template_args: Mapping[str, Any],
+    on_rewrite: OnRewrite,
+    today: date | None = None,
 ) -> Language:
     """The language of a model, without its weights.
 
@@ -51,6 +57,7 @@ def load_language(
         tokenizer,
         dialect_name=dialect_name,
         template_kwargs=template_args,
-        on_rewrite="keep" if keep_history else "refuse",
+        on_rewrite=on_rewrite,
+        today=today,
     )
     return Language(name=name, tokenizer=tokenizer, renderer=renderer, dialect=dialect_name)

@@ -19,7 +19,7 @@ from agentgym.errors import ConfigError
 from agentgym.messages import Message
 from agentgym.rendering import dialect
 from agentgym.rendering.plain_tools import without_tools
-from agentgym.rollout import NextTurn, Scheduler, Trajectory, TurnResult
+from agentgym.rollout import NextTurn, Playing, Scheduler, Trajectory, TurnResult
 from agentgym.rollout.game import Game
 from agentgym.trajectory import StopReason, Task, Turn
 
@@ -40,11 +40,15 @@ class Watched(Scheduler):
 
     def __init__(self, inner: Scheduler) -> None:
         self._inner = inner
+        self.stop = inner.stop
         self.live: dict[str, Trajectory] = {}
-        """By request id."""
+        """By attempt id, the engine's name for a session."""
+
+    async def run(self, playing: Playing) -> StopReason:
+        return await self._inner.run(playing)
 
     async def on_trajectory_start(self, trajectory: Trajectory) -> None:
-        self.live[trajectory.request.request_id] = trajectory
+        self.live[trajectory.request.attempt_id] = trajectory
         await self._inner.on_trajectory_start(trajectory)
 
     async def on_turn_end(self, trajectory: Trajectory, turn: Turn) -> TurnResult:
@@ -57,7 +61,7 @@ class Watched(Scheduler):
         return await self._inner.step(trajectory, turn)
 
     async def on_trajectory_end(self, trajectory: Trajectory, reason: StopReason) -> None:
-        self.live.pop(trajectory.request.request_id, None)
+        self.live.pop(trajectory.request.attempt_id, None)
         await self._inner.on_trajectory_end(trajectory, reason)
 
 

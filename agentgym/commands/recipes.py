@@ -20,6 +20,7 @@ OWN_FIELDS = {
     "loss_type": "loss_type",
     "advantage_estimator": "advantage_estimator",
     "scale_rewards": "scale_rewards",
+    "curriculum": "curriculum",
     "reward_weights": "reward_weights",
     "max_turns": "max_turns",
     "max_completion_length": "max_tokens",

@@ -80,7 +80,8 @@ def rollout(settings: RolloutConfig) -> int:
         settings.model or str(TINY_POLICY),
         dialect_name=settings.dialect,
         template_args=settings.template_args,
-        keep_history=settings.on_history_rewrite == "keep",
+        on_rewrite=settings.on_history_rewrite,
+        today=settings.template_date,
     )
     cast = cast_for(
         settings.policy,

@@ -1,5 +1,6 @@
 """Settings that several commands share."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,8 +43,11 @@ class ModelSection(Config):
     """How tool calls are written, where the tokenizer cannot tell."""
     template_args: dict[str, Any] = {}
     """Handed to the chat template, such as '{"enable_thinking": false}'."""
-    on_history_rewrite: Literal["refuse", "keep"] = "refuse"
-    """What to do about a chat template that changes earlier turns."""
+    template_date: date | None = None
+    """What chat templates are told that ask for the date. (default: the day the run starts)"""
+    on_history_rewrite: Literal["fork", "keep", "refuse"] = "fork"
+    """Where a chat template shows earlier turns otherwise once new messages come, as when it drops
+    their reasoning: begin a new sample with what it shows, keep what was sampled, or do not run."""
 
 
 class PluginSection(Config):

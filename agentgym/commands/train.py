@@ -48,7 +48,8 @@ def train(settings: TrainConfig) -> int:
         resolved.model or str(TINY_POLICY),
         dialect_name=resolved.dialect,
         template_args=resolved.template_args,
-        keep_history=resolved.on_history_rewrite == "keep",
+        on_rewrite=resolved.on_history_rewrite,
+        today=resolved.template_date,
     )
     is_main = rank() == 0
     console = Console(quiet=not is_main)

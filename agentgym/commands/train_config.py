@@ -7,6 +7,7 @@ and says what was run.
 
 import itertools
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -44,6 +45,8 @@ class LearningSection(Config):
     """grpo, rloo, reinforce_plus_plus, or one from a plugin."""
     scale_rewards: Literal["group", "batch", "none"] = "none"
     """Whose standard deviation advantages are divided by."""
+    curriculum: bool = False
+    """Draw the parts of --env mixture by measured success: most often what is half mastered."""
     trainer: str = "grpo"
     """Trainer class: grpo, or one from a plugin."""
     trainer_args: dict[str, Any] = {}
@@ -135,6 +138,8 @@ class TrainConfig(
         if self.save_steps is None:
             window = self._steps_per_window
             filled["save_steps"] = max(1, steps // 4 // window) * window
+        if self.template_date is None:
+            filled["template_date"] = date.today()
         return self.model_copy(update={**filled, "resume": False})
 
 
