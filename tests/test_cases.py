@@ -72,7 +72,9 @@ _load("loop_kit")
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" in metafunc.fixturenames:
-        cases = _read(metafunc.config.getoption("--cases"))
+        path = metafunc.config.getoption("--cases")
+        own = sorted(FOLDER.glob("own_*.jsonl")) if path == FOLDER / "handed.jsonl" else []
+        cases = [case for file in (path, *own) for case in _read(file)]
         metafunc.parametrize("case", cases, ids=[case["id"] for case in cases])
 
 

@@ -1,0 +1,1 @@
+"""Mathematics with verified answers."""

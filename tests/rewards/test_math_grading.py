@@ -1,0 +1,427 @@
+"""The grader against what a careful human would say, over the kinds that graders get wrong."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentgym.envs.maths.grading.pool import POOL, Pool
+from agentgym.rewards.math import answer_of, grade
+
+SAME = [
+    ("1,234", "\\boxed{1234}"),
+    ("1234567", "The answer is 1,234,567."),
+    ("1234.5", "\\boxed{1,234.5}"),
+    ("12345", "\\boxed{12\\,345}"),
+    ("1,2,3", "\\boxed{1, 2, 3}"),
+    ("10000", "\\boxed{10,\\!000}"),
+    ("0.5", "\\boxed{50\\%}"),
+    ("50\\%", "\\boxed{50}"),
+    ("50", "\\boxed{50\\%}"),
+    ("12.5%", "\\boxed{\\frac{1}{8}}"),
+    ("50 percent", "\\boxed{0.5}"),
+    ("33\\frac{1}{3}\\%", "\\boxed{\\frac13}"),
+    ("11/6", "The answer is 1 5/6"),
+    ("-11/6", "\\boxed{-1\\frac{5}{6}}"),
+    ("1½", "\\boxed{1.5}"),
+    ("2 1/2", "\\boxed{\\frac52}"),
+    ("\\frac{3}{4}", "\\boxed{¾}"),
+    ("-1/2", "\\boxed{-\\frac{1}{2}}"),
+    ("-1/2", "\\boxed{\\frac{-1}{2}}"),
+    ("-1/2", "\\boxed{\\frac{1}{-2}}"),
+    ("-3", "The answer is \u20133."),
+    ("-3", "\\boxed{- 3}"),
+    ("5", "\\boxed{+5}"),
+    ("1500", "\\boxed{1.5 \\times 10^3}"),
+    ("1500", "\\boxed{1.5\\cdot10^{3}}"),
+    ("0.00025", "\\boxed{2.5e-4}"),
+    ("6.02e23", "\\boxed{6.02 \\times 10^{23}}"),
+    ("1e-30", "\\boxed{10^{-30}}"),
+    ("\\frac{1}{2004!}", "\\boxed{\\frac{1}{2004!}}"),
+    ("24", "\\boxed{4!}"),
+    ("20!", "2432902008176640000"),
+    ("\\text{E}", "E"),
+    ("E", "\\boxed{(E)}"),
+    ("B", "\\boxed{\\textbf{(B)}}"),
+    ("B", "\\boxed{B. 42}"),
+    ("B", "\\boxed{\\text{(B) }42}"),
+    ("B", "The answer is (B)."),
+    ("B", "The correct answer is B"),
+    ("B", "Answer: B) 42"),
+    ("C", "\\boxed{\\mathrm{C}}"),
+    ("A", "<answer>A</answer>"),
+    ("D", "The correct option is **D**."),
+    ("B", "\\boxed{\\text{Choice B}}"),
+    ("7", "\\boxed{7} and nothing else"),
+    ("7", "I got \\boxed{6}. Wait. <answer>7</answer>"),
+    ("3", "\\boxed{\\boxed{3}}"),
+    ("4", "\\fbox{4}"),
+    ("4", "\\boxed 4"),
+    ("42", "<think>maybe \\boxed{41}</think> The answer is \\boxed{42}"),
+    ("42", "<think>\\boxed{41}</think> The answer is 42."),
+    ("42", "<answer>The answer is 42.</answer>"),
+    ("42", "<answer>\n42\n</answer>"),
+    ("\\frac{a}{b}", "\\boxed{\\frac{a}{b}}"),
+    ("\\{1,2\\}", "\\boxed{\\{2,1\\}}"),
+    ("42", "\\[\\boxed{42}\\]"),
+    ("(0,1)", "\\boxed{x\\in(0,1)}"),
+    ("[0,1)", "\\boxed{0 \\le x < 1}"),
+    ("[0,1)", "\\boxed{1 > x \\geq 0}"),
+    ("(-\\infty, 2)", "\\boxed{x < 2}"),
+    ("[3,\\infty)", "\\boxed{x \\geq 3}"),
+    ("(-\\infty,-1)\\cup(1,\\infty)", "\\boxed{(1,\\infty) \\cup (-\\infty,-1)}"),
+    ("(-\\infty,-1)\\cup(1,\\infty)", "\\boxed{x<-1 \\text{ or } x>1}"),
+    ("(\\frac12, 1]", "\\boxed{(0.5, 1]}"),
+    ("(-\\infty, \\sqrt{2})", "\\boxed{x<\\frac{2}{\\sqrt{2}}}"),
+    ("y = -3", "-3"),
+    ("x=5", "\\boxed{5}"),
+    ("5", "\\boxed{5 = x}"),
+    ("2x+1", "\\boxed{y=2x+1}"),
+    ("x^2", "\\boxed{f(x) = x^2}"),
+    ("4", "\\boxed{2+2=4}"),
+    ("\\theta = 30", "30"),
+    ("12", "\\boxed{12 \\text{ cm}}"),
+    ("12", "\\boxed{12\\,\\mathrm{cm}^2}"),
+    ("12", "The answer is 12 apples."),
+    ("12 cm", "\\boxed{0.12\\text{ m}}"),
+    ("5", "\\boxed{\\$5}"),
+    ("5", "The answer is $5."),
+    ("5", "\\boxed{5 \\text{ dollars}}"),
+    ("5 dollars", "\\boxed{500\\text{ cents}}"),
+    ("90^\\circ", "90"),
+    ("90", "90°"),
+    ("90", "The answer is 90 degrees."),
+    ("60", "\\boxed{60 \\text{ km/h}}"),
+    ("1 hour", "\\boxed{60\\text{ minutes}}"),
+    ("7", "7 square units"),
+    ("5000000", "\\boxed{5 \\text{ million}}"),
+    ("18", "She makes $18 every day.\n#### 18"),
+    ("18", "#### $18"),
+    ("10", "\\boxed{10 \\text{ m/s}}"),
+    ("10", "10 m"),
+    ("(1,2)", "\\boxed{(1, 2)}"),
+    ("(1,2)", "\\boxed{\\left(1,2\\right)}"),
+    ("(1/2, 3)", "\\boxed{(0.5, 3)}"),
+    ("1,2", "\\boxed{2, 1}"),
+    ("\\{1,2,3\\}", "\\boxed{1,2,3}"),
+    ("1 and 2", "\\boxed{1,2}"),
+    ("x=1, x=2", "\\boxed{1, 2}"),
+    ("\\pm 3", "\\boxed{3, -3}"),
+    ("1 \\pm \\sqrt{2}", "\\boxed{1+\\sqrt2, 1-\\sqrt2}"),
+    ("\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}", "\\boxed{(1,2)}"),
+    (
+        "\\begin{pmatrix} 1 & 2\\\\ 3&4 \\end{pmatrix}",
+        "\\boxed{\\begin{bmatrix} 1 & 2\\\\ 3&4 \\end{bmatrix}}",
+    ),
+    ("(2,4)", "(2,4)"),
+    ("[2,5)", "[2,5)"),
+    ("\\frac{1}{\\sqrt2}", "\\boxed{\\frac{\\sqrt{2}}{2}}"),
+    ("\\sqrt{12}", "\\boxed{2\\sqrt{3}}"),
+    ("sqrt(12)", "\\boxed{2\\sqrt{3}}"),
+    ("\\frac{\\pi}{2}", "pi/2"),
+    ("x^2+2x+1", "\\boxed{(x+1)^2}"),
+    ("(x+1)(x-1)", "\\boxed{x^2-1}"),
+    ("9a+11", "11+9a"),
+    ("\\log_2 8", "3"),
+    ("e^{\\ln 3}", "3"),
+    ("3+4i", "4i+3"),
+    ("y=2x+1", "\\boxed{2x-y+1=0}"),
+    ("x^2+y^2=1", "\\boxed{y^2 + x^2 - 1 = 0}"),
+    ("\\sqrt[3]{8}", "2"),
+    ("0.333333", "1/3"),
+    ("3.1415927", "\\pi"),
+    ("0.1+0.2", "0.3"),
+    ("0.30000000000000004", "0.3"),
+    ("0.\\overline{3}", "\\frac13"),
+    ("2^{10}", "1024"),
+    ("\\binom{5}{2}", "10"),
+    ("3:4", "3/4"),
+    ("2x", "\\boxed{x\\cdot 2}"),
+    ("\\tan x", "\\frac{\\sin x}{\\cos x}"),
+    ("\\infty", "\\boxed{\\infty}"),
+    ("-\\infty", "-\\infty"),
+    ("Yes", "\\boxed{\\text{yes}}"),
+    ("Evelyn", "\\boxed{\\text{Evelyn}}"),
+    ("no solution", "\\boxed{\\text{No solution}}"),
+    ("three", "3"),
+    ("\\emptyset", "\\varnothing"),
+    ("odd", "\\boxed{\\text{odd}}"),
+    ("Monday", "The answer is Monday."),
+    ("73", "**73**"),
+    ("73", "Final Answer: **73**"),
+    ("73", "**Answer:** 73"),
+    ("73", "**Final Answer**\n\n73"),
+    ("73", "The final answer is $73$."),
+    ("73", "Therefore, the answer is $\\boxed{73}$."),
+    ("73", "so we get 70 + 3 = 73."),
+    ("3.5", "The answer is 3.5."),
+    (".5", "1/2"),
+    ("5.", "5"),
+    ("100", "1e2"),
+    ("008", "8"),
+    ("2.50", "2.5"),
+    ("5^{5^{5^{5^{5}}}}", "\\boxed{5^{5^{5^{5^{5}}}}}"),
+    ("$\\frac{3}{5}$", "0.6"),
+    ("\\frac35", "3/5"),
+    ("\\dfrac{3}{5}", "\\tfrac35"),
+    ("(3)/(5)", "3/5"),
+    ("x \\in \\{1,2\\}", "1, 2"),
+    ("[1,2,3]", "1,2,3"),
+    ("$1{,}000$", "1000"),
+    ("-\\frac{\\sqrt{3}}{2}", "-\\sqrt{3}/2"),
+    ("2\\sqrt{3}", "2*sqrt(3)"),
+    ("x**2", "x^2"),
+    ("5\\text{ cm}", "5"),
+    ("11", "\\boxed{11 \\text{ people}}"),
+    ("3/2 hours", "1.5"),
+    ("n = 7", "7"),
+    ("\\text{(A)}", "A"),
+    ("$A$", "A"),
+    ("1000000", "1{,}000{,}000"),
+]
+DIFFERENT = [
+    ("123", "\\boxed{1,2,3}"),
+    ("1234", "\\boxed{1.234}"),
+    ("12", "\\boxed{1,2}"),
+    ("0.5", "\\boxed{0.5\\%}"),
+    ("0.5", "\\boxed{5\\%}"),
+    ("50", "0.5"),
+    ("5", "\\boxed{50\\%}"),
+    ("1/2", "\\boxed{2\\frac{1}{2}}"),
+    ("11/6", "1 6/5"),
+    ("3", "-3"),
+    ("1/2", "\\boxed{-\\frac12}"),
+    ("1000", "1e4"),
+    ("1e-10", "2e-10"),
+    ("0", "1e-10"),
+    ("1e-30", "\\boxed{10^{-31}}"),
+    ("1000000", "1000001"),
+    ("123456789", "123456788"),
+    ("\\frac{1}{2004!}", "0"),
+    ("2004!", "2006!"),
+    ("0.0001", "0.0002"),
+    ("0.33", "1/3"),
+    ("3.14", "\\pi"),
+    ("1.41", "\\sqrt2"),
+    ("10^{-20}", "10^{-21}"),
+    ("\\sqrt{2}\\cdot 10^{-20}", "\\sqrt{3}\\cdot 10^{-20}"),
+    ("5", "\\boxed{5^{5^{5^{5^{5^5}}}}}"),
+    ("1", "\\boxed{(10^{10})!}"),
+    ("5", "\\boxed{((10^{10})!)!}"),
+    ("E", "\\boxed{e}\\boxed{D}"),
+    ("E", "2.718281828"),
+    ("A", "B"),
+    ("A", "\\boxed{A, B}"),
+    ("A", "\\boxed{\\text{A or B}}"),
+    ("B", "\\boxed{\\text{(C) }42}"),
+    ("", ""),
+    ("", "\\boxed{}"),
+    ("", "0"),
+    ("0", ""),
+    ("\\boxed{}", "\\boxed{}"),
+    ("  ", "  "),
+    ("$$", "$$"),
+    ("", "The answer is 5"),
+    ("42", "so \\boxed{42"),
+    ("42", "<answer>42"),
+    ("4", "\\boxed{4} or rather \\boxed{42"),
+    ("42", "<think>the answer is \\boxed{42}"),
+    ("5", "\\boxed{5} \\boxed{7}"),
+    ("5", "\\boxed{5 \\text{ or } 7}"),
+    ("5", "\\boxed{5, 7}"),
+    ("5", "<answer>5</answer><answer>6</answer>"),
+    ("(0,1)", "[0,1]"),
+    ("(0,1)", "\\boxed{0\\le x<1}"),
+    ("(0,1)", "\\boxed{0 < x < 2}"),
+    ("(0,1)", "x>0"),
+    ("(1,2)", "(2,1)"),
+    ("(1,2)", "(1,2,3)"),
+    ("1,2", "1,2,2"),
+    ("\\{1,2\\}", "\\{1,3\\}"),
+    ("x=3", "y=3"),
+    ("3", "\\boxed{n=3k}"),
+    ("3", "3k"),
+    ("x=1,y=2", "x=2,y=1"),
+    ("12 cm", "\\boxed{12\\text{ m}}"),
+    ("12 cm", "12 kg"),
+    ("1 hour", "30 minutes"),
+    ("(1,2)", "\\{1,2\\}"),
+    (
+        "\\begin{pmatrix} 1 & 2\\\\ 3&4 \\end{pmatrix}",
+        "\\begin{pmatrix} 1 & 3\\\\ 2&4 \\end{pmatrix}",
+    ),
+    ("x+1", "x+2"),
+    ("x^2", "x^3"),
+    ("x^2+y^2=1", "x^2+y^2=2"),
+    ("\\sqrt{x^2}", "x"),
+    ("yes", "no"),
+    ("x", "y"),
+    ("\\pm 3", "3"),
+    ("1 \\pm 2", "3"),
+    ("\\infty", "-\\infty"),
+    ("10", "10_2 and 11"),
+    ("1=1", "5"),
+    ("5", "1=1"),
+    ("7", "nan"),
+    ("2", "1 or 2 or 3"),
+    ("2,3", "23"),
+    ("3/4", "4/3"),
+    ("1:2", "2:1"),
+    ("-5", "|-5|"),
+    ("5", "I don't know"),
+    ("no solution", "0"),
+    ("1/0", "2/0"),
+    ("4", "\\boxed{2+3}"),
+]
+TOWER = r"\boxed{x^{10^{10^{10}}}}"
+"""What no algebra system finishes."""
+
+answers = st.one_of(
+    st.integers(-999, 999).map(str),
+    st.fractions(max_denominator=20).map(str),
+    st.decimals(-99, 99, places=2).map(str),
+    st.integers(0, 99).map("{}%".format),
+    st.tuples(st.integers(-9, 9), st.integers(-9, 9)).map(str),
+    st.sets(st.integers(0, 5), min_size=1).map(lambda s: r"\{" + ",".join(map(str, s)) + r"\}"),
+    st.sampled_from([pair[0] for pair in SAME]),
+    st.sampled_from([pair[1] for pair in DIFFERENT]),
+)
+_WORDS = ["1", "23", "4.5", "x", " ", "\n", "answer is", "<answer>", "</answer>", "\u00bd"]
+_MACROS = [r"\frac", r"\sqrt", r"\boxed{", r"\text{", r"\left(", r"\{", r"\cup", "\\"]
+pieces = st.sampled_from([*r"()[]{}^_%$&|=<>,;:.!*/+-", *_WORDS, *_MACROS])
+
+
+@pytest.mark.parametrize(("gold", "prediction"), SAME)
+def test_the_same_answer_written_otherwise(gold: str, prediction: str) -> None:
+    """A false no teaches the policy that a right answer was wrong; the order never matters."""
+    assert grade(gold, prediction)
+    assert grade(prediction, gold)
+
+
+@pytest.mark.parametrize(("gold", "prediction"), DIFFERENT)
+def test_another_answer_is_another(gold: str, prediction: str) -> None:
+    """A false yes pays for a wrong answer."""
+    assert not grade(gold, prediction)
+    assert not grade(prediction, gold)
+
+
+@given(answers, answers)
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_the_two_never_matters(a: str, b: str) -> None:
+    """Libraries that grade by who comes first disagree with themselves."""
+    assert grade(a, b) is grade(b, a)
+
+
+@given(answers.filter(lambda text: bool(answer_of(text))))
+@settings(max_examples=40, deadline=None)
+def test_an_answer_equals_itself(answer: str) -> None:
+    """Whether or not anything can read it."""
+    assert grade(answer, answer)
+    assert grade(answer, f"So the answer is \\boxed{{{answer_of(answer)}}}.")
+
+
+@given(st.one_of(st.text(max_size=40), st.lists(pieces, max_size=14).map("".join)), answers)
+@settings(max_examples=150, deadline=None)
+def test_no_text_raises(text: str, answer: str) -> None:
+    """A policy says anything."""
+    assert isinstance(grade(answer, text, seconds=0.3), bool)
+    assert isinstance(grade(text, f"\\boxed{{{text}}}", seconds=0.3), bool)
+
+
+@pytest.mark.parametrize("unit", ["(", "{", "\\frac{", "1+", "-", "$", r"\(", "9", "1 ", "a b "])
+@pytest.mark.parametrize("frame", ["{}", "\\boxed{{{}}}", "The answer is {}"])
+def test_long_and_deep_texts_are_graded_in_time(unit: str, frame: str) -> None:
+    """No pattern takes quadratic time, and no recursion is unbounded."""
+    start = time.perf_counter()
+    for count in (300, 50_000):
+        grade("5", frame.format(unit * count))
+
+    assert time.perf_counter() - start < 4
+
+
+def test_algebra_ends_at_its_deadline_and_works_afterwards() -> None:
+    """The process that hangs is killed and replaced."""
+    assert grade("2x", r"\boxed{x+x}")
+    start = time.perf_counter()
+
+    assert not grade("x", TOWER, seconds=0.5)
+    assert time.perf_counter() - start < 4
+    assert grade("2x", r"\boxed{x+x}")
+
+
+def test_it_works_in_any_thread_and_event_loop() -> None:
+    """No signals: those work in the main thread only."""
+
+    async def in_loop() -> bool:
+        return grade("3x", "x+2x")
+
+    with ThreadPoolExecutor(4) as threads:
+        in_threads = list(threads.map(lambda n: grade(f"{n}x", f"x+{n - 1}x"), range(2, 10)))
+        in_loops = list(threads.map(lambda _: asyncio.run(in_loop()), range(2)))
+
+    assert all(in_threads)
+    assert all(in_loops)
+    assert len(POOL.pids()) <= 2
+
+
+def test_a_forked_child_has_processes_of_its_own() -> None:
+    """Two users of one pipe would read each other's answers."""
+    assert grade("2x", "x+x")
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if grade("3x", "x+2x") and not grade("3x", "x+x") else 1)
+
+    assert os.waitpid(child, 0)[1] == 0
+    assert grade("4x", "2x+2x")
+
+
+@pytest.mark.slow
+def test_no_process_outlives_the_pool() -> None:
+    """Neither a closed pool nor the end of the interpreter leaves one behind."""
+    pool = Pool(1)
+    assert pool.same("2x", "x+x", tolerance=0.0, seconds=5)
+    (pid,) = pool.pids()
+    pool.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+    code = (
+        "from agentgym.envs.maths.grading import grade; from agentgym.envs.maths.grading.pool "
+        "import POOL; assert grade('2x', 'x+x'); print(*POOL.pids())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
+
+
+@pytest.mark.slow
+def test_a_killed_caller_leaves_no_process() -> None:
+    """Nobody is there to close anything then: the closed pipe does it."""
+    code = (
+        "import os, signal; from agentgym.envs.maths.grading import grade; "
+        "from agentgym.envs.maths.grading.pool import POOL; grade('2x', 'x+x'); "
+        "print(*POOL.pids(), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert _is_gone_within(10, int(done.stdout))
+
+
+def _is_gone_within(seconds: float, pid: int) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                if stat.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except FileNotFoundError:
+            return True
+        threading.Event().wait(0.05)
+    return False
