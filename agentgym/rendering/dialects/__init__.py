@@ -11,6 +11,7 @@ from agentgym.rendering.dialects.llama import LlamaDialect
 from agentgym.rendering.dialects.mistral import MistralDialect
 from agentgym.rendering.dialects.phi import PhiDialect
 from agentgym.rendering.dialects.qwen3_coder import Qwen3CoderDialect
+from agentgym.rendering.dialects.react import ReActDialect
 
 DIALECTS: dict[str, Dialect] = {
     known.name: known
@@ -26,6 +27,7 @@ DIALECTS: dict[str, Dialect] = {
         Qwen3CoderDialect(),
         GlmDialect(),
         HarmonyDialect(),
+        ReActDialect(),
     )
 }
 

@@ -4,27 +4,15 @@ A text that is no value of its declared type stays text, so that the tool can te
 wrote; nothing is rounded, cut or guessed.
 """
 
-import ast
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from agentgym.jsonable import MAX_DEPTH
+from agentgym.rendering.dialects.pythonic import read_python_call
 from agentgym.rendering.dialects.reading import decode_json
 
 _MAX_SCHEMA_DEPTH = 16
-_TOKEN = re.compile(
-    r"""\s*(?:
-    (?P<value>True|False|None
-      |[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)(?![\w.])
-      |'(?:[^'\\\n]|\\(?:[\\'"abfnrtv\n]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}))*'
-      |"(?:[^"\\\n]|\\(?:[\\'"abfnrtv\n]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}))*")
-    |(?P<open>[\[({])|(?P<close>[\])}])|(?P<between>[,:])
-    )\s*""",
-    re.VERBOSE,
-)
 
 
 class Literal(NamedTuple):
@@ -32,9 +20,7 @@ class Literal(NamedTuple):
 
     found: bool
     value: Any = None
-
-
-_NOTHING = Literal(False)
+    is_json: bool = False
 
 
 def spell(value: Any) -> str:
@@ -47,8 +33,11 @@ def read_literal(text: str) -> Literal:
     text = text.strip()
     value, end, reason = decode_json(text)
     if not reason and end == len(text):
-        return Literal(True, value)
-    return _python_literal(text)
+        return Literal(True, value, is_json=True)
+    call = read_python_call(f"f(x={text})", 0)
+    if call.reason or list(call.arguments) != ["x"] or call.end != len(text) + len("f(x=)"):
+        return Literal(False)
+    return Literal(True, call.arguments["x"])
 
 
 def to_value(text: str, schema: Mapping[str, Any], *, root: Mapping[str, Any]) -> Any:
@@ -62,13 +51,16 @@ def to_value(text: str, schema: Mapping[str, Any], *, root: Mapping[str, Any]) -
     types = frozenset(_types(schema, root, _MAX_SCHEMA_DEPTH))
     if types == {"string"}:
         return text
-    found, value = read_literal(text)
+    found, value, is_json = read_literal(text)
     if not found:
         return text
     if types and "string" not in types:
         return next((each for each in _readings(value) if _fits(each, types)), text)
-    unclear = isinstance(value, str) or (isinstance(value, float) and not math.isfinite(value))
-    return text if unclear or (types and not _fits(value, types)) else value
+    if types and not _fits(value, types):
+        return text
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    looks_so = isinstance(value, str) or (is_number and not (is_json and math.isfinite(value)))
+    return text if looks_so else value
 
 
 def _readings(value: Any) -> Iterator[Any]:
@@ -118,43 +110,3 @@ def _type_of(value: Any) -> str:
 def _fits(value: Any, types: frozenset[str]) -> bool:
     name = _type_of(value)
     return name in types or (name == "integer" and "number" in types)
-
-
-def _python_literal(text: str) -> Literal:
-    if not _is_flat_literal(text):
-        return _NOTHING
-    try:
-        value = ast.literal_eval(text)
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-        return _NOTHING
-    return _as_json(value)
-
-
-def _is_flat_literal(text: str) -> bool:
-    """Whether only values and brackets stand there: Python's own reader must not see more."""
-    position, depth, after_value = 0, 0, False
-    while position < len(text):
-        token = _TOKEN.match(text, position)
-        if token is None or (token["value"] and after_value):
-            return False
-        depth += bool(token["open"]) - bool(token["close"])
-        if depth > MAX_DEPTH:
-            return False
-        after_value = bool(token["value"])
-        position = token.end()
-    return bool(text)
-
-
-def _as_json(value: Any) -> Literal:
-    """Tuples as lists; sets and keys that are no text have no form in JSON."""
-    if isinstance(value, list | tuple):
-        items = [_as_json(item) for item in value]
-        if not all(item.found for item in items):
-            return _NOTHING
-        return Literal(True, [item.value for item in items])
-    if isinstance(value, dict):
-        inner = _as_json(list(value.values()))
-        if not inner.found or not all(isinstance(key, str) for key in value):
-            return _NOTHING
-        return Literal(True, dict(zip(value, inner.value, strict=True)))
-    return Literal(isinstance(value, str | int | float | None), value)

@@ -1,0 +1,95 @@
+"""What stands where ReAct wants a JSON object: the forms that say the same without a guess.
+
+A Python dictionary, `name=value` pairs, and, for a tool with a single argument that is needed, its
+bare value.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym.rendering.base import ToolSchema
+from agentgym.rendering.dialects.pythonic import read_python_call
+from agentgym.rendering.dialects.reading import (
+    CallFields,
+    arguments_of,
+    call_fields,
+    decode_json,
+    has_no_parameters,
+)
+from agentgym.rendering.dialects.values import read_literal, to_value
+
+_NAME_KEYS = ("name", "action", "tool", "tool_name")
+_INPUT_KEYS = ("arguments", "parameters", "action_input", "input", "tool_input", "args")
+_PAIR = re.compile(r"[^\W\d]\w*\s*=[^=]")
+
+
+def read_input(text: str, *, name: str | None, tools: Sequence[ToolSchema]) -> CallFields:
+    """A call from its input.
+
+    Args:
+        text: the input; may be in brackets.
+        name: of the tool; `None` if the input has it.
+        tools: what a bare value can be an argument of.
+    """
+    text = text.strip()
+    if name is None:
+        return _whole_call(text, _object(text), tools)
+    if text[:1] + text[-1:] in {"()", "[]"} and decode_json(text).reason:
+        text = text[1:-1].strip()
+    value = _object(text)
+    if value is not None:
+        return CallFields(name, value)
+    if text.startswith("{"):
+        return arguments_of(text, name=name, label="the Action Input")
+    if _PAIR.match(text):
+        call = read_python_call(f"f({text})", 0)
+        is_whole = not call.reason and call.end == len(text) + len("f()")
+        return CallFields(name, call.arguments) if is_whole else _not_an_object(name)
+    return _bare_value(text, name=name, tools=tools) if text else _empty(name, tools)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    found = read_literal(text)
+    if isinstance(found.value, str):
+        found = read_literal(found.value)
+    return found.value if isinstance(found.value, dict) else None
+
+
+def _whole_call(text: str, value: dict[str, Any] | None, tools: Sequence[ToolSchema]) -> CallFields:
+    """`{"action": ..., "action_input": ...}`, under the names that models give these."""
+    if value is None:
+        return CallFields("", {}, decode_json(text).reason or "text after the JSON object")
+    key = next((key for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
+    if key is None:
+        return CallFields("", {}, "the Action names no tool")
+    inputs = [each for each in _INPUT_KEYS if each in value]
+    if len(inputs) == 1 and isinstance(value[inputs[0]], str):
+        return read_input(value[inputs[0]], name=value[key], tools=tools)
+    arguments = {"arguments": value[inputs[0]]} if len(inputs) == 1 else {}
+    return call_fields({"name": value[key], **arguments}, tools=tools)
+
+
+def _bare_value(text: str, *, name: str, tools: Sequence[ToolSchema]) -> CallFields:
+    schema = _parameters(name, tools)
+    properties = schema.get("properties") or {}
+    needed = [key for key in schema.get("required") or () if key in properties]
+    keys = list(properties) if len(properties) == 1 else needed
+    if len(keys) != 1:
+        return _not_an_object(name)
+    quoted = read_literal(text)
+    plain = quoted.value if isinstance(quoted.value, str) else text
+    return CallFields(name, {keys[0]: to_value(plain, properties[keys[0]] or {}, root=schema)})
+
+
+def _empty(name: str, tools: Sequence[ToolSchema]) -> CallFields:
+    return CallFields(name, {}) if has_no_parameters(name, tools) else _not_an_object(name)
+
+
+def _not_an_object(name: str) -> CallFields:
+    return CallFields("", {}, f"the Action Input of {name} must be a JSON object")
+
+
+def _parameters(name: str, tools: Sequence[ToolSchema]) -> Mapping[str, Any]:
+    functions = [tool["function"] for tool in tools if tool["function"].get("name") == name]
+    return (functions[0].get("parameters") or {}) if functions else {}
