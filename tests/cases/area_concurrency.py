@@ -1,4 +1,7 @@
-"""Many rollouts at once: isolation, limits, deadlines, and processes and loops that can end."""
+"""Many rollouts at once: isolation, limits, deadlines, and processes and loops that can end.
+
+What speaks HTTP is loaded late: the process that has to end in time should begin in time too.
+"""
 
 import asyncio
 import importlib
@@ -12,10 +15,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
-from agentgym.engines.http import Patience
-from agentgym.engines.openai import Endpoint, OpenAIEngine, Wording
 from agentgym.rollout import collect
 from agentgym.rollout.sync import collect_sync
 from agentgym.trajectory import Budget, RolloutOutput
@@ -87,6 +86,7 @@ async def _collect(case: Mapping[str, Any], engine: Any) -> dict[str, Any]:
         concurrency=case.get("max_concurrency"),
         max_failed_fraction=case.get("max_failed_fraction"),
         env_timeout_s=case.get("env_timeout_s"),
+        max_attempts=case.get("max_attempts", 1 if "endpoint" in case else None),
     )
     requests = [kit.request(index) for index in range(case.get("n_rollouts", 1))]
     said: dict[str, Any] = {}
@@ -99,7 +99,8 @@ async def _collect(case: Mapping[str, Any], engine: Any) -> dict[str, Any]:
 
 def _engine(case: Mapping[str, Any]) -> Any:
     script = case.get("script_per_rollout") or ["go on", "done"]
-    fails = set(case.get("fails", ()))
+    fails = {*case.get("fails", ())}
+    fails_once = {*case.get("fails_once", ())}
 
     class Counting(kit.Recorder):  # type: ignore[misc,name-defined]
         running = peak = 0
@@ -109,7 +110,8 @@ def _engine(case: Mapping[str, Any]) -> Any:
             self.peak = max(self.peak, self.running)
             try:
                 await asyncio.sleep(case.get("engine_latency_s", 0.0))
-                if int(session.removeprefix("r")) in fails:
+                name, _, attempt = session.removeprefix("r").partition("~")
+                if int(name) in (fails if attempt else fails | fails_once):
                     raise RuntimeError("the server died")
                 return await super().generate(*args, session=session)
             finally:
@@ -174,6 +176,9 @@ def _of_envs(envs: Sequence[Any]) -> dict[str, Any]:
 
 async def _with_server(case: Mapping[str, Any]) -> dict[str, Any]:
     """Ask a real server that answers as the case says."""
+    from agentgym.engines.http import Patience
+    from agentgym.engines.openai import Endpoint, OpenAIEngine, Wording
+
     received: list[float] = []
     async with _serving(list(case["endpoint"]), received) as url:
         patience = {name: case[key] for key, name in _PATIENCE.items() if key in case}
@@ -191,18 +196,20 @@ async def _with_server(case: Mapping[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _serving(steps: Sequence[Mapping[str, Any]], received: list[float]) -> Any:
-    async def handle(request: web.Request) -> web.StreamResponse:
+    from aiohttp import web
+
+    async def handle(request: Any) -> Any:
         step = steps[min(len(received), len(steps) - 1)]
         received.append(time.monotonic())
+        text, status = step.get("text", "late"), step.get("status", 200)
         await asyncio.sleep(30 if step.get("hang") else step.get("delay_s", 0))
         if step.get("disconnect") or step.get("reset"):
             assert request.transport is not None
             request.transport.close()
         named = {"Retry-After": str(step["retry_after"])} if "retry_after" in step else {}
-        if step.get("status", 200) != 200 or "body" in step:
-            text = step.get("body", "sorry")
-            return web.Response(status=step.get("status", 200), text=text, headers=named)
-        return web.json_response({"choices": [{"text": step["text"], "finish_reason": "stop"}]})
+        if status != 200 or "body" in step:
+            return web.Response(status=status, text=step.get("body", "sorry"), headers=named)
+        return web.json_response({"choices": [{"text": text, "finish_reason": "stop"}]})
 
     app = web.Application()
     app.router.add_post("/v1/completions", handle)
