@@ -1,14 +1,24 @@
 """Messages and tools to token ids, and sampled ids back to what they say."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from agentgym.rendering.base import Dialect, ParsedAction, Renderer, ToolSchema
 from agentgym.rendering.dialects import dialect
-from agentgym.rendering.template import OnRewrite, TemplateRenderer
+from agentgym.rendering.history import OnRewrite
+from agentgym.rendering.template import TemplateRenderer
 
-__all__ = ["Dialect", "ParsedAction", "Renderer", "ToolSchema", "dialect", "renderer_for"]
+__all__ = [
+    "Dialect",
+    "OnRewrite",
+    "ParsedAction",
+    "Renderer",
+    "ToolSchema",
+    "dialect",
+    "renderer_for",
+]
 
 
 def renderer_for(
@@ -17,7 +27,8 @@ def renderer_for(
     dialect_name: str = "hermes",
     template_kwargs: Mapping[str, Any] | None = None,
     stop_token_ids: Sequence[int] = (),
-    on_rewrite: OnRewrite = "refuse",
+    on_rewrite: OnRewrite = "fork",
+    today: date | None = None,
 ) -> Renderer:
     """The renderer of a model: hand-written where its family is known, else its chat template.
 
@@ -26,7 +37,9 @@ def renderer_for(
         dialect_name: how the model writes tool calls, where the tokenizer cannot tell.
         template_kwargs: handed to the template at every render.
         stop_token_ids: ids that end a turn beside those found.
-        on_rewrite: `refuse` a template that changes earlier turns, or `keep` what was sampled.
+        on_rewrite: what to do about a template that shows earlier turns otherwise when new messages
+            come: `fork` the trajectory there, `keep` what was sampled, or `refuse` it.
+        today: the date that a template is told if it asks; today if left out.
 
     Raises:
         ConfigError: the template cannot be used; says why.
@@ -38,7 +51,7 @@ def renderer_for(
             return KnownRenderer(
                 tokenizer,
                 template_kwargs=dict(template_kwargs or {}),
-                keep_history=on_rewrite == "keep",
+                on_rewrite=on_rewrite,
             )
     return TemplateRenderer(
         tokenizer,
@@ -46,4 +59,5 @@ def renderer_for(
         template_kwargs=template_kwargs,
         stop_token_ids=stop_token_ids,
         on_rewrite=on_rewrite,
+        today=today,
     )

@@ -7,8 +7,9 @@ from renderers import AutoRendererConfig, create_renderer
 from renderers.base import MODEL_RENDERER_MAP, ParsedToolCall, ToolCallParseStatus
 
 from agentgym.errors import ConfigError
-from agentgym.messages import MalformedCall, Message, ToolCall
+from agentgym.messages import MalformedCall, Message, ToolCall, assistant, merged, user
 from agentgym.rendering.base import ParsedAction, ToolSchema
+from agentgym.rendering.history import OnRewrite, shown_otherwise
 from agentgym.rendering.special import SpecialTokens
 from agentgym.tokens import TokenTrace
 
@@ -21,33 +22,47 @@ def is_known(name_or_path: str) -> bool:
 class KnownRenderer:
     """A hand-written renderer of the `renderers` package.
 
+    Turns are bridged by one that keeps reasoning, whole prompts are rendered by one that does as
+    the model's template does; `rewritten` finds out where the two part.
+
     Args:
         tokenizer: its `name_or_path` names a known model.
         template_kwargs: as `enable_thinking`.
-        keep_history: keep reasoning that the model's template would drop at a new user turn.
+        on_rewrite: what to do about a template that drops reasoning when new messages come.
+
+    Raises:
+        ConfigError: `refuse`, and the model's template does so.
     """
 
     def __init__(
-        self, tokenizer: Any, *, template_kwargs: dict[str, Any], keep_history: bool
+        self, tokenizer: Any, *, template_kwargs: dict[str, Any], on_rewrite: OnRewrite = "fork"
     ) -> None:
-        config = AutoRendererConfig(thinking_retention="all" if keep_history else None)
         self._special = SpecialTokens(tokenizer)
         self._tokenizer = _ShieldedTokenizer(tokenizer, self._special)
-        self._renderer = create_renderer(
+        self._template = self._create(template_kwargs, keep=False)
+        self._keeping = self._create(template_kwargs, keep=True)
+        self._on_rewrite = on_rewrite
+        if on_rewrite == "refuse" and any(self._is_rewritten(*probe, ()) for probe in _probes()):
+            raise ConfigError(
+                f"{tokenizer.name_or_path!r} drops the reasoning of earlier turns when the user "
+                "speaks again; --on-history-rewrite fork trains on what its template shows, keep "
+                "goes on with the tokens as they were sampled"
+            )
+
+    def _create(self, template_kwargs: dict[str, Any], *, keep: bool) -> Any:
+        config = AutoRendererConfig(thinking_retention="all" if keep else None)
+        return create_renderer(
             self._tokenizer, config, chat_template_kwargs=template_kwargs or None
         )
 
     @property
     def stop_token_ids(self) -> frozenset[int]:
         """As the model family ends a turn."""
-        return frozenset(self._renderer.get_stop_token_ids())
+        return frozenset(self._template.get_stop_token_ids())
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[int]:
         """The first prompt, generation prompt included."""
-        ids: list[int] = self._renderer.render_ids(
-            self._chat(messages), tools=_specs(tools), add_generation_prompt=True
-        )
-        return ids
+        return self._ids(messages, tools, prompt=True)
 
     def bridge(
         self, trace: TokenTrace, new_messages: Sequence[Message], *, tools: Sequence[ToolSchema]
@@ -55,25 +70,77 @@ class KnownRenderer:
         """See `Renderer.bridge`.
 
         Raises:
-            ConfigError: the model's template would rewrite history here.
+            ConfigError: the family cannot go on with these messages after any turn.
         """
         before, sampled = _split_last_turn(trace)
-        rendered = self._renderer.bridge_to_next_turn(
-            before, sampled, self._chat(new_messages), tools=_specs(tools)
-        )
-        whole = before + sampled
-        if rendered is None or rendered.token_ids[: len(whole)] != whole:
-            raise ConfigError(
-                f"{self._tokenizer.name_or_path!r} rewrites earlier turns when new messages come; "
-                "--on-history-rewrite keep goes on with the tokens as they were sampled"
-            )
-        return list(rendered.token_ids[len(whole) :])
+        added = self._bridged(before, sampled, new_messages, tools)
+        if added is None:
+            added = self._bridged_from_stand_in(new_messages, tools)
+            closed = trace.ids[-1] in self.stop_token_ids
+            return added[1:] if closed else added
+        return added
 
     def rewritten(
         self, messages: Sequence[Message], tools: Sequence[ToolSchema], *, num_new: int
     ) -> list[int] | None:
         """See `Renderer.rewritten`."""
-        return None
+        split = len(messages) - num_new
+        before, new = list(messages[:split]), list(messages[split:])
+        if self._on_rewrite != "fork" or not self._is_rewritten(before, new, tools):
+            return None
+        return self.render(messages, tools)
+
+    def _bridged(
+        self,
+        before: list[int],
+        sampled: list[int],
+        new_messages: Sequence[Message],
+        tools: Sequence[ToolSchema],
+    ) -> list[int] | None:
+        rendered = self._keeping.bridge_to_next_turn(
+            before, sampled, self._chat(new_messages), tools=_specs(tools)
+        )
+        whole = before + sampled
+        if rendered is None or rendered.token_ids[: len(whole)] != whole:
+            return None
+        return list(rendered.token_ids[len(whole) :])
+
+    def _bridged_from_stand_in(
+        self, new_messages: Sequence[Message], tools: Sequence[ToolSchema]
+    ) -> list[int]:
+        """From the end token on, as after a turn that the family would have sampled."""
+        question = [user("x")]
+        prompt = self.render(question, tools)
+        whole = self._ids([*question, assistant("y")], tools, prompt=False)
+        stops = [index for index, token in enumerate(whole) if token in self.stop_token_ids]
+        turn = whole[len(prompt) : stops[-1] + 1]
+        added = self._bridged(prompt, turn, new_messages, tools)
+        if added is None:
+            raise ConfigError(
+                f"{self._tokenizer.name_or_path!r} cannot go on with the roles "
+                f"{', '.join(message.role for message in new_messages)} after a turn"
+            )
+        return [turn[-1], *added]
+
+    def _is_rewritten(
+        self, before: Sequence[Message], new: Sequence[Message], tools: Sequence[ToolSchema]
+    ) -> bool:
+        """Whether the last turn's words are shown otherwise once `new` is there."""
+        if not before or before[-1].role != "assistant" or not new:
+            return False
+        first = self._ids(before, tools, prompt=False)
+        while first and first[-1] in self.stop_token_ids:
+            first.pop()
+        whole = self._ids([*before, *new], tools, prompt=False)
+        return shown_otherwise(self.decode(first), self.decode(whole))
+
+    def _ids(
+        self, messages: Sequence[Message], tools: Sequence[ToolSchema], *, prompt: bool
+    ) -> list[int]:
+        ids: list[int] = self._template.render_ids(
+            self._chat(messages), tools=_specs(tools), add_generation_prompt=prompt
+        )
+        return ids
 
     def encode(self, text: str) -> list[int]:
         """Ids of content; special tokens in the text stay text."""
@@ -92,7 +159,7 @@ class KnownRenderer:
         prefix: str = "",
     ) -> ParsedAction:
         """What the sampled turn says."""
-        response = self._renderer.parse_response(list(ids), tools=_specs(tools))
+        response = self._template.parse_response(list(ids), tools=_specs(tools))
         calls = list(enumerate(response.tool_calls))
         return ParsedAction(
             content=response.content.strip(),
@@ -104,7 +171,13 @@ class KnownRenderer:
         )
 
     def _chat(self, messages: Sequence[Message]) -> list[Any]:
-        return [message.to_chat() for message in self._special.shield(messages)]
+        return [message.to_chat() for message in self._special.shield(merged(messages))]
+
+
+def _probes() -> list[tuple[list[Message], list[Message]]]:
+    """What a family may show otherwise: (before, what comes next)."""
+    reasoned = Message(role="assistant", content="b", reasoning="r")
+    return [([user("a"), turn], [user("c")]) for turn in (assistant("b"), reasoned)]
 
 
 class _ShieldedTokenizer:

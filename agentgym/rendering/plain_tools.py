@@ -16,11 +16,12 @@ def without_tools(
         if is_tool:
             plain.append(user("\n".join(dialect.format_result(m.content) for m in run)))
         else:
-            plain += [_spell_out_calls(message, dialect) for message in run]
+            plain += [spell_out_calls(message, dialect) for message in run]
     return _with_instructions(plain, dialect.format_tools(tools)) if tools else plain
 
 
-def _spell_out_calls(message: Message, dialect: Dialect) -> Message:
+def spell_out_calls(message: Message, dialect: Dialect) -> Message:
+    """The message with its calls written out in its content."""
     if not message.tool_calls:
         return message
     parts = [message.content, *map(dialect.format_call, message.tool_calls)]

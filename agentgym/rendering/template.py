@@ -1,39 +1,26 @@
 """Differential rendering: any chat template, exact over tool turns.
 
-The ids that follow a sampled turn are the difference of two renders of a small stand-in
-conversation, so nothing that was sampled is rendered again and nothing of the history is needed.
-The start-up check refuses templates for which that difference does not exist.
+The ids that follow a sampled turn are what the template writes after a stand-in for it, so nothing
+that was sampled is rendered again. Where a template shows earlier turns otherwise once new messages
+come, that is found by rendering whole conversations, and the next prompt is the template's own.
 """
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
-
-from jinja2 import TemplateError
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from typing import Any
 
 from agentgym.errors import ConfigError
-from agentgym.messages import Message, ToolCall, assistant, user
+from agentgym.messages import Message, assistant, user
 from agentgym.rendering.base import Dialect, ParsedAction, ToolSchema
-from agentgym.rendering.plain_tools import without_tools
+from agentgym.rendering.chat_shape import PROBE_TOOL, find_shape
+from agentgym.rendering.chat_template import ChatTemplate, Tokenizer
+from agentgym.rendering.history import OnRewrite, shown_otherwise, without_open_thought
 from agentgym.rendering.special import SpecialTokens
+from agentgym.rendering.turn_end import TurnEnds
 from agentgym.tokens import TokenTrace
 
-OnRewrite = Literal["refuse", "keep"]
-_MARK = "\ue0f0"
-"""Stands for an assistant's words; private use, so no template knows it."""
-
-
-class Tokenizer(Protocol):
-    """What is used of a Hugging Face tokenizer."""
-
-    chat_template: str | dict[str, str] | None
-    name_or_path: str
-    eos_token_id: int | None
-    added_tokens_decoder: Mapping[int, Any]
-
-    def encode(self, text: str, *, add_special_tokens: bool = ...) -> list[int]: ...
-    def decode(self, token_ids: list[int], **kwargs: Any) -> str: ...
-    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> Any: ...
+_MARK = "\ue0ff"
+"""Stands for an assistant's reasoning; private use, so no template knows it."""
 
 
 class TemplateRenderer:
@@ -44,10 +31,13 @@ class TemplateRenderer:
         dialect: reads tool calls, and writes them where the template cannot.
         template_kwargs: handed to the template at every render, as `enable_thinking`.
         stop_token_ids: ids that end a turn beside the template's own and the tokenizer's `eos`.
-        on_rewrite: what to do about a template that changes earlier turns when new ones come.
+        on_rewrite: what to do about a template that shows earlier turns otherwise when new messages
+            come: `fork` shows them as the template does, in a trace of their own; `keep` goes on
+            with what was sampled; `refuse` raises.
+        today: the date that the template is told if it asks; today if left out.
 
     Raises:
-        ConfigError: no chat template; it fails on a plain conversation; it rewrites history.
+        ConfigError: no chat template; it fails on a plain conversation; it ends no turn.
     """
 
     def __init__(
@@ -57,25 +47,31 @@ class TemplateRenderer:
         *,
         template_kwargs: Mapping[str, Any] | None = None,
         stop_token_ids: Sequence[int] = (),
-        on_rewrite: OnRewrite = "refuse",
+        on_rewrite: OnRewrite = "fork",
+        today: date | None = None,
     ) -> None:
-        if not tokenizer.chat_template:
-            raise ConfigError(f"the tokenizer of {tokenizer.name_or_path!r} has no chat template")
         self._tokenizer = tokenizer
         self._dialect = dialect
-        self._kwargs = dict(template_kwargs or {})
+        self.template = ChatTemplate(tokenizer, template_kwargs=template_kwargs or {}, today=today)
         self._special = SpecialTokens(tokenizer)
-        self._knows_tools = self._template_knows_tools()
-        self._prompt_suffix = self._text([user("x")], ()).removeprefix(
-            self._text([user("x")], (), prompt=False)
+        self.shape = find_shape(self.template, dialect)
+        self._refuse_chance()
+        eos = tokenizer.eos_token_id
+        known = {*stop_token_ids} | ({eos} if eos is not None else set())
+        self._ends = TurnEnds(
+            self._text,
+            self._special,
+            name=tokenizer.name_or_path,
+            shape=self.shape,
+            known=frozenset(token for token, id_ in self._special.ids.items() if id_ in known),
         )
-        self._turn_end_ids = self._find_turn_end()
-        stops = {*stop_token_ids, self._turn_end_ids[0]}
-        if tokenizer.eos_token_id is not None:
-            stops.add(tokenizer.eos_token_id)
-        self._stop_token_ids = frozenset(stops)
-        if on_rewrite == "refuse":
-            self._refuse_rewriting()
+        self._stop_token_ids = frozenset(known | {self._special.ids[t] for t in self._ends.tokens})
+        self._prompt_suffix = self._find_prompt_suffix()
+        self._on_rewrite = on_rewrite
+        self.rewrites = tuple(self._find_rewrites())
+        """How the template shows earlier turns otherwise, in words; empty if it never does."""
+        if on_rewrite == "refuse" and self.rewrites:
+            raise ConfigError(_rewrites(tokenizer.name_or_path, self.rewrites))
 
     @property
     def stop_token_ids(self) -> frozenset[int]:
@@ -83,22 +79,37 @@ class TemplateRenderer:
         return self._stop_token_ids
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[int]:
-        """The first prompt, generation prompt included."""
-        return self._special.encode(self._text(self._special.shield(messages), tools))
+        """The first prompt, generation prompt included; exactly one BOS if the tokenizer has it."""
+        shielded = self._special.shield_all(messages)
+        text = self._text(shielded, self._special.shield_tools(tools), prompt=True)
+        return self._with_one_bos(self._special.encode(text, start=True))
 
     def bridge(
         self, trace: TokenTrace, new_messages: Sequence[Message], *, tools: Sequence[ToolSchema]
     ) -> list[int]:
         """Ids between the sampled turn and the next; see `Renderer.bridge`."""
-        end = self._turn_end_ids
-        closing = end[1:] if trace.ids[-1] in self._stop_token_ids else end
-        return closing + self._suffix_ids(tuple(new_messages), tools)
+        new = self._special.shield(new_messages)
+        ids = self._special.encode(self._ends.following(new, self._special.shield_tools(tools)))
+        last = trace.ids[-1]
+        if last not in self._stop_token_ids:
+            return ids
+        swallowed = not self._ends.answering(new).opens or ids[:1] == [last]
+        return ids[1:] if swallowed else ids
 
     def rewritten(
         self, messages: Sequence[Message], tools: Sequence[ToolSchema], *, num_new: int
     ) -> list[int] | None:
-        """See `Renderer.rewritten`."""
-        return None
+        """See `Renderer.rewritten`; `None` also where the template cannot show the whole."""
+        if self._on_rewrite != "fork" or not self.rewrites:
+            return None
+        shielded = self._special.shield_all(messages)
+        split = len(messages) - num_new
+        try:
+            if self._rewrite(shielded[:split], shielded[split:], tools) is None:
+                return None
+            return self.render(messages, tools)
+        except ConfigError:
+            return None
 
     def encode(self, text: str) -> list[int]:
         """Ids of content; special tokens in the text stay text."""
@@ -127,98 +138,109 @@ class TemplateRenderer:
             tools=tools,
         )
 
-    def _suffix_ids(self, new: tuple[Message, ...], tools: Sequence[ToolSchema]) -> list[int]:
-        shielded = self._special.shield(new)
-        before = [user("x"), _stand_in(new)]
-        return self._special.encode(self._difference(before, shielded, tools))
-
-    def _difference(
-        self, before: Sequence[Message], new: Sequence[Message], tools: Sequence[ToolSchema]
-    ) -> str:
-        """Text that `new` adds after `before`, generation prompt included."""
-        first = self._text(before, tools, prompt=False)
-        both = self._text([*before, *new], tools)
-        if not both.startswith(first):
-            raise ConfigError(_rewrites(self._tokenizer.name_or_path))
-        return both[len(first) :]
-
-    def _encode_text(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False)
-
     def _text(
-        self, messages: Sequence[Message], tools: Sequence[ToolSchema], *, prompt: bool = True
+        self, messages: Sequence[Message], tools: Sequence[ToolSchema], *, prompt: bool
     ) -> str:
-        if not self._knows_tools:
-            messages, tools = without_tools(messages, tools, self._dialect), ()
-        try:
-            text = self._tokenizer.apply_chat_template(
-                [message.to_chat() for message in messages],
-                tools=list(tools) or None,
-                add_generation_prompt=prompt,
-                tokenize=False,
-                **self._kwargs,
-            )
-        except (TemplateError, TypeError, ValueError, KeyError) as error:
-            name = self._tokenizer.name_or_path
-            raise ConfigError(f"the chat template of {name!r} failed: {error}") from error
-        assert isinstance(text, str)
-        return text
+        chat, listed = self.shape.chat(messages, tools, self._dialect)
+        return self.template.text(chat, listed, prompt=prompt)
 
-    def _template_knows_tools(self) -> bool:
-        self._knows_tools = True
-        probe = {"type": "function", "function": {"name": "probe_tool", "parameters": {}}}
-        return "probe_tool" in self._text([user("x")], [probe])
+    def _with_one_bos(self, ids: list[int]) -> list[int]:
+        bos = self._tokenizer.bos_token_id
+        if bos is None:
+            return ids
+        start = 0
+        while ids[start : start + 1] == [bos]:
+            start += 1
+        adds = self._tokenizer.encode("x", add_special_tokens=True)[:1] == [bos]
+        return [bos, *ids[start:]] if start or adds else ids
 
-    def _find_turn_end(self) -> list[int]:
-        """What the template writes after an assistant's words: its end token, then layout."""
-        text = self._text([user("x"), assistant(_MARK)], (), prompt=False)
-        end = self._encode_text(text.rpartition(_MARK)[2].lstrip("\n"))
-        if not end or end[0] not in self._tokenizer.added_tokens_decoder:
+    def _refuse_chance(self) -> None:
+        conversation = [user("x"), assistant("y"), user("z")]
+        renders = {self._text(conversation, (), prompt=True) for _ in range(3)}
+        if len(renders) > 1:
             raise ConfigError(
-                f"the chat template of {self._tokenizer.name_or_path!r} puts no end token after an "
-                "assistant's message, so a sampled turn could not be closed"
+                f"the chat template of {self.template.name!r} renders the same conversation "
+                "otherwise each time, so no prompt could be shown again"
             )
-        return end
 
-    def _refuse_rewriting(self) -> None:
-        for before, new in _probes():
-            opened = self._text(before[:-1], ())
-            first = self._text(before, (), prompt=False)
-            whole = self._text([*before, *new], (), prompt=False)
-            said = before[-1].content if before[-1].reasoning is None else ""
-            begins_as_sampled = re.match(re.escape(opened) + r"\s*" + re.escape(said), first)
-            if not (begins_as_sampled and whole.startswith(first)):
-                raise ConfigError(_rewrites(self._tokenizer.name_or_path))
+    def _find_prompt_suffix(self) -> str:
+        """The generation prompt: what stands in an assistant message before it is sampled."""
+        prompt, bare = (
+            self._text([user("x")], (), prompt=with_prompt) for with_prompt in (True, False)
+        )
+        return _suffix(prompt, bare, self._special.find)
+
+    def _rewrite(
+        self, before: Sequence[Message], new: Sequence[Message], tools: Sequence[ToolSchema]
+    ) -> str | None:
+        """How `new` makes the template show `before` otherwise, if it does."""
+        if not before or before[-1].role != "assistant" or not new:
+            return None
+        whole = self._text([*before, *new], tools, prompt=False)
+        old = self._ends.without_end(self._text(before, tools, prompt=False))
+        if shown_otherwise(old, whole):
+            return "shows the turn otherwise"
+        if before[-1].reasoning and not self._still_thought(before, new, tools):
+            return "drops its reasoning"
+        end = self._ends.of_calls if before[-1].tool_calls else self._ends.of_words
+        return f"ends it with {end.token} in place of {end.last}" if end.changes else None
+
+    def _still_thought(
+        self, before: Sequence[Message], new: Sequence[Message], tools: Sequence[ToolSchema]
+    ) -> bool:
+        *history, last = before
+        marked = last.model_copy(update={"reasoning": _MARK})
+        return _MARK in self._text([*history, marked, *new], tools, prompt=False)
+
+    def _find_rewrites(self) -> list[str]:
+        tools = [PROBE_TOOL]
+        found = []
+        for occasion, before, new in _probes():
+            how = self._rewrite(before, new, tools) or self._header(before, tools)
+            if how is not None:
+                found.append(f"{occasion}, it {how}")
+        return found
+
+    def _header(self, before: Sequence[Message], tools: Sequence[ToolSchema]) -> str | None:
+        """A turn has to begin in the history as its generation prompt began it."""
+        prompt = without_open_thought(self._text(before[:-1], tools, prompt=True))
+        shown = self._text(before, tools, prompt=False)
+        return "begins it otherwise" if shown_otherwise(prompt, shown) else None
 
 
-def _rewrites(name: str) -> str:
+def _suffix(prompt: str, bare: str, find: Callable[[str], list[Any]]) -> str:
+    """What `prompt` has more than `bare`, from a border between special tokens and text on."""
+    borders = sorted({0, len(prompt)} | {b for match in find(prompt) for b in match.span()})
+    shared = max(border for border in borders if bare.startswith(prompt[:border]))
+    if prompt.startswith(bare):
+        shared = max(shared, len(bare))
+    return prompt[shared:]
+
+
+def _rewrites(name: str, how: Sequence[str]) -> str:
     return (
-        f"the chat template of {name!r} rewrites earlier turns when new messages come, so the "
-        "model would be trained on prompts that it does not see in use; give a template that keeps "
-        "them, or --on-history-rewrite keep to go on with the tokens as they were sampled"
+        f"the chat template of {name!r} rewrites earlier turns: {'; '.join(how)}; give a template "
+        "that keeps them, or --on-history-rewrite fork to train on what the template shows, or "
+        "keep to go on with the tokens as they were sampled"
     )
 
 
-def _stand_in(new: Sequence[Message]) -> Message:
-    """An assistant message that `new` can answer: it made the calls that are answered."""
-    calls = [
-        ToolCall(id=message.tool_call_id or "call_0", name=message.name or "tool", arguments={})
-        for message in new
-        if message.role == "tool"
-    ]
-    return Message(role="assistant", content="" if calls else "x", tool_calls=tuple(calls))
-
-
-def _probes() -> list[tuple[list[Message], list[Message]]]:
-    """Conversations whose history a template is known to change: (before, what comes next)."""
-    thinking = Message(role="assistant", content="<think>\nr\n</think>\n\nb")
+def _probes() -> list[tuple[str, list[Message], list[Message]]]:
+    """Conversations whose history a template is known to change: when, before, what comes next."""
+    call = assistant("", ("probe_tool", {"x": "1"}))
+    result = Message(role="tool", content="1", tool_call_id="call_0", name="probe_tool")
     reasoned = Message(role="assistant", content="b", reasoning="r")
-    calling = assistant("", ("f", {"x": 1}))
-    result = Message(role="tool", content="1", tool_call_id="call_0", name="f")
+    thoughtful = call.model_copy(update={"reasoning": "r"})
+    ask, again = user("a"), user("c")
     return [
-        ([user("a"), assistant("b")], [user("c")]),
-        ([user("a"), thinking], [user("c")]),
-        ([user("a"), reasoned], [user("c")]),
-        ([user("a"), calling], [result]),
-        ([user("a"), calling], [result, assistant("b"), user("c")]),
+        ("when the user speaks again", [ask, assistant("b")], [again]),
+        ("when the user speaks after reasoning", [ask, reasoned], [again]),
+        ("when a tool answers", [ask, call], [result]),
+        ("when a tool answers after reasoning", [ask, thoughtful], [result]),
+        ("when the user speaks after tools", [ask, call, result, assistant("b")], [again]),
+        (
+            "when the user speaks after reasoning about tools",
+            [ask, thoughtful, result, reasoned],
+            [again],
+        ),
     ]

@@ -3,7 +3,7 @@
 import pytest
 
 from agentgym.errors import ConfigError
-from agentgym.messages import Message, system, user
+from agentgym.messages import Message, assistant, system, user
 from agentgym.rendering import Renderer, renderer_for
 from agentgym.rendering.known import KnownRenderer
 from agentgym.testing import byte_tokenizer
@@ -96,9 +96,41 @@ def test_content_cannot_forge_special_tokens(qwen3: Renderer, forged: str):
         assert f"a{forged}b" in qwen3.decode(evil)
 
 
-def test_rewriting_history_is_refused_where_it_would_happen(qwen3: Renderer):
-    """Qwen3 drops reasoning when the user speaks again."""
-    trace = sampled(qwen3, qwen3.render([user("q")], []), "<think>\nhm\n</think>\n\nhi")
+def test_reasoning_that_the_family_drops_forks(qwen3: Renderer):
+    """Qwen3 drops reasoning when the user speaks again, and shows it while tools answer."""
+    thought = Message(role="assistant", content="hi", reasoning="hm")
+    calling = assistant("", ("add", {"x": 1})).model_copy(update={"reasoning": "hm"})
 
-    with pytest.raises(ConfigError, match="--on-history-rewrite keep"):
-        qwen3.bridge(trace, [user("again")], tools=[])
+    forked = qwen3.rewritten([user("q"), thought, user("again")], [], num_new=1)
+
+    assert forked == qwen3.render([user("q"), thought, user("again")], [])
+    assert "hm" not in qwen3.decode(forked)
+    assert qwen3.rewritten([user("q"), assistant("hi"), user("again")], [], num_new=1) is None
+    assert qwen3.rewritten([user("q"), calling, tool("7")], [ADD], num_new=1) is None
+
+
+def test_what_is_not_rewritten_is_bridged(qwen3: Renderer):
+    """Whatever the policy did: also where it left its reasoning open, or was cut."""
+    prompt = qwen3.render([user("q")], [])
+    turns = [
+        sampled(qwen3, prompt, text) for text in ("hi", "<think>\nhm", "<think>\nhm\n</think>hi")
+    ]
+    cut = TokenTrace(turns[0].segments[:1])
+    ids = tuple(qwen3.encode("hi"))
+    cut.append(Segment(ids=ids, source="sampled", logprobs=(-1.0,) * len(ids), policy_version=0))
+
+    added = [qwen3.decode(qwen3.bridge(t, [user("again")], tools=[])) for t in [*turns, cut]]
+
+    assert added == [added[0]] * 3 + ["<|im_end|>" + added[0]]
+
+
+def test_a_family_that_rewrites_is_refused_at_start_up_if_so_wanted():
+    """Before any weights are loaded; otherwise it trains."""
+    tokenizer = byte_tokenizer(specials=QWEN_SPECIALS)
+    tokenizer.name_or_path = "Qwen/Qwen3-0.6B"
+
+    with pytest.raises(ConfigError, match="--on-history-rewrite fork"):
+        renderer_for(tokenizer, on_rewrite="refuse")
+    kept = renderer_for(tokenizer, on_rewrite="keep")
+    thought = Message(role="assistant", content="hi", reasoning="hm")
+    assert kept.rewritten([user("q"), thought, user("again")], [], num_new=1) is None

@@ -137,7 +137,7 @@ def test_a_turn_that_was_not_closed_is_closed_by_the_template():
 def test_a_template_that_cannot_be_exact_is_refused_with_the_reason(template: str, words: str):
     """Found at start-up from the tokenizer alone, before any weights are loaded."""
     with pytest.raises(ConfigError, match=words):
-        renderer(template)
+        renderer(template, on_rewrite="refuse")
 
 
 @pytest.mark.parametrize(
