@@ -53,6 +53,8 @@ def split_reasoning(
 ) -> Split:
     """Take every block of reasoning out; one that is not closed takes the rest.
 
+    What stands before a closing mark that nothing opened is reasoning too; later ones are dropped.
+
     Args:
         text: one turn, or what is left of it.
         prompt_suffix: what stands before it in the same message; may leave the reasoning open.
@@ -60,15 +62,18 @@ def split_reasoning(
     """
     begun = left_open(prompt_suffix, families=families)
     closing = {marks.open: marks.close for marks in families}
-    pattern = re.compile("|".join(map(re.escape, closing)))
+    pattern = re.compile("|".join(re.escape(mark) for marks in families for mark in marks))
     thoughts: list[str] = []
     visible: list[str] = []
-    position = 0
-    if begun is not None:
-        position = _think(text, 0, begun.close, thoughts)
+    position = 0 if begun is None else _think(text, 0, begun.close, thoughts)
     while (match := pattern.search(text, position)) is not None:
         visible.append(text[position : match.start()])
-        position = _think(text, match.end(), closing[match.group()], thoughts)
+        position = match.end()
+        if match.group() in closing:
+            position = _think(text, position, closing[match.group()], thoughts)
+        elif not thoughts:
+            thoughts.append("".join(visible).strip())
+            visible.clear()
     visible.append(text[position:])
     return Split("\n".join(thoughts) if thoughts else None, "".join(visible))
 

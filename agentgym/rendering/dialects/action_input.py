@@ -21,6 +21,7 @@ from agentgym.rendering.dialects.values import read_literal, to_value
 
 _NAME_KEYS = ("name", "action", "tool", "tool_name")
 _INPUT_KEYS = ("arguments", "parameters", "action_input", "input", "tool_input", "args")
+_NO_INPUT = {"none", "null", "n/a", "no input"}
 _PAIR = re.compile(r"[^\W\d]\w*\s*=[^=]")
 
 
@@ -46,7 +47,9 @@ def read_input(text: str, *, name: str | None, tools: Sequence[ToolSchema]) -> C
         call = read_python_call(f"f({text})", 0)
         is_whole = not call.reason and call.end == len(text) + len("f()")
         return CallFields(name, call.arguments) if is_whole else _not_an_object(name)
-    return _bare_value(text, name=name, tools=tools) if text else _empty(name, tools)
+    if not text or text.lower() in _NO_INPUT:
+        return _empty(text, name=name, tools=tools)
+    return _bare_values(text, name=name, tools=tools)
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -70,20 +73,37 @@ def _whole_call(text: str, value: dict[str, Any] | None, tools: Sequence[ToolSch
     return call_fields({"name": value[key], **arguments}, tools=tools)
 
 
-def _bare_value(text: str, *, name: str, tools: Sequence[ToolSchema]) -> CallFields:
+def _bare_values(text: str, *, name: str, tools: Sequence[ToolSchema]) -> CallFields:
+    """The value of a tool's single argument, or one `name: value` on each line."""
     schema = _parameters(name, tools)
     properties = schema.get("properties") or {}
-    needed = [key for key in schema.get("required") or () if key in properties]
-    keys = list(properties) if len(properties) == 1 else needed
-    if len(keys) != 1:
+    pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
+    if pairs[0][1] and pairs[0][0].strip() in properties:
+        keys = [key.strip() for key, _, _ in pairs]
+        values = [value for _, _, value in pairs]
+        if len(set(keys)) < len(keys) or not set(keys) <= set(properties):
+            return _not_an_object(name)
+    else:
+        needed = [key for key in schema.get("required") or () if key in properties]
+        keys = list(properties) if len(properties) == 1 else needed
+        values = [text]
+    if len(keys) != len(values):
         return _not_an_object(name)
+    written = zip(keys, map(_unquoted, values), strict=True)
+    return CallFields(
+        name, {key: to_value(value, properties[key] or {}, root=schema) for key, value in written}
+    )
+
+
+def _unquoted(text: str) -> str:
     quoted = read_literal(text)
-    plain = quoted.value if isinstance(quoted.value, str) else text
-    return CallFields(name, {keys[0]: to_value(plain, properties[keys[0]] or {}, root=schema)})
+    return quoted.value if isinstance(quoted.value, str) else text.strip()
 
 
-def _empty(name: str, tools: Sequence[ToolSchema]) -> CallFields:
-    return CallFields(name, {}) if has_no_parameters(name, tools) else _not_an_object(name)
+def _empty(text: str, *, name: str, tools: Sequence[ToolSchema]) -> CallFields:
+    if has_no_parameters(name, tools):
+        return CallFields(name, {})
+    return _bare_values(text, name=name, tools=tools) if text else _not_an_object(name)
 
 
 def _not_an_object(name: str) -> CallFields:

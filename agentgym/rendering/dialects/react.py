@@ -32,6 +32,9 @@ _LABEL = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _INLINE_INPUT = re.compile(r"[ \t]action[ _]?input[ \t\d]*[:\uff1a]", re.IGNORECASE)
+_INLINE_ACTION = re.compile(
+    r"[ \t]action[ \t]*:(?=[ \t]*[\w.\-]+[ \t]+action[ _]?input[ \t]*:)", re.IGNORECASE
+)
 _FENCE = re.compile(r"`{3,}[ \t]*\w*[ \t]*\n?")
 _NAME = re.compile(r"[\w.:/\-]+")
 _GLUED = re.compile(r"([\w.:/\-]+)[ \t]*[(\[]")
@@ -121,7 +124,7 @@ class _Reader:
                 self.is_invented = True
                 turn.stop()
             case "thought":
-                self.said.append(self._take_section())
+                self._read_thought()
             case "finalanswer" | "answer":
                 self._read_answer()
             case "action":
@@ -150,6 +153,18 @@ class _Reader:
         label = _LABEL.search(self.turn.text, start)
         self.turn.position = len(self.turn.text) if label is None else label.start()
         return self.turn.text[start : self.turn.position].strip()
+
+    def _read_thought(self) -> None:
+        """A thought; a call may follow on its line."""
+        turn, start = self.turn, self.turn.position
+        thought = self._take_section()
+        inline = _INLINE_ACTION.search(turn.text, start, turn.position)
+        if inline is None:
+            self.said.append(thought)
+            return
+        self.said.append(turn.text[start : inline.start()].strip())
+        turn.position = inline.end()
+        self._read_action()
 
     def _read_answer(self) -> None:
         """An answer may hold labels; only an Observation or a call of a tool ends it."""
