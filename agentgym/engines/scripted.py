@@ -240,7 +240,9 @@ class ScriptedEngine(CallableEngine):
 
 
 def _matches(session: str, name: str) -> bool:
-    return session == name or fnmatchcase(session, name)
+    """Whether a script is for this trajectory; each of its attempts plays it anew."""
+    trajectory = session.partition("~")[0]
+    return trajectory == name or fnmatchcase(trajectory, name)
 
 
 def _as_turn(answer: Turn) -> ScriptedTurn:

@@ -270,7 +270,7 @@ def _check_finished(scheduler: Scheduler, trajectory: Trajectory, turn: Turn) ->
 
 def _sampled(generation: Generation, trajectory: Trajectory, remaining: Remaining) -> Segment:
     """The generation as a segment, held against what was asked for."""
-    if generation.finish_reason not in ("stop", "length"):
+    if generation.finish_reason not in ("stop", "stop_string", "length"):
         raise EngineError(f"generate: the engine ended with {generation.finish_reason!r}")
     if not 0 < len(generation.token_ids) <= remaining.tokens:
         raise EngineError(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentgym.engines.scripted import ScriptedEngine, ScriptedTurn
+from agentgym.engines.scripted import ScriptedEngine
 from agentgym.envs import Episode, Task, TaskSet, TextEnv, ToolEnv
 from agentgym.envs.text_env import TextStep
 from agentgym.messages import Message, user
@@ -171,11 +171,12 @@ async def test_a_tool_result_goes_on_the_message(request_for: MakeRequest, add_e
     """One assistant message from the first thought to the answer."""
     renderer = renderer_for(byte_tokenizer(), dialect_name="react", on_rewrite="keep")
     action = 'Thought: add\nAction: add\nAction Input: {"x": 1, "y": 2}\nObservation:'
-    turns = [ScriptedTurn(text=action, finish_reason="stop_string"), "Thought: ok\nFinal Answer: 3"]
+    turns = [action + " 77", "Thought: ok\nFinal Answer: 3"]
     player = play_with(ReActScheduler(add_env), turns, renderer)
     output = await run_trajectory(request_for(1), player)
 
     assert_exact(output, player)
+    assert output.error is None
     assert engine_of(player).calls[0].sampling.stop == ("Observation:",)
     said = "".join(renderer.decode(s.ids) for s in output.segments[1:])
     assert said == f"{action} 3\nThought: ok\nFinal Answer: 3<|im_end|>"
