@@ -250,3 +250,16 @@ def test_the_offline_rollout_shows_every_token(tmp_path: Path) -> None:
     assert len(starts) == 4
     assert all(lines[i + 1].split()[0] == "template" for i in starts)
     assert all(lines[i + 2].split()[0] == "sampled" for i in starts)
+
+
+def test_each_scheduler_makes_something_else_of_the_same_mistake(tmp_path: Path) -> None:
+    """The hint goes on the message, asks anew, or the tool's result goes on it: none is trained."""
+    output = run(sys.executable, EXAMPLES / "05_schedulers.py", cwd=tmp_path)
+    lines = [line.split(None, 2) for line in output.splitlines() if line.startswith("  ")]
+    trained = [line for line in lines if line[2].startswith("trained")]
+
+    assert output.count("final_answer, reward") == 4
+    assert {line[1] for line in trained} == {"sampled"}
+    assert len(trained) == 8
+    assert [line[1] for line in lines].count("injected") == 2
+    assert "turns left" in output
