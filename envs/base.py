@@ -102,6 +102,7 @@ class Env(gymnasium.Env[Observation, Any]):
 
     def close(self) -> None:
         """Free what the env holds; a second call does nothing."""
+        self._contract.phase = Phase.NEW
         self._worker.stop()
 
     async def areset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
@@ -114,6 +115,7 @@ class Env(gymnasium.Env[Observation, Any]):
 
     async def aclose(self) -> None:
         """`close` for the event loop."""
+        self._contract.phase = Phase.NEW
         self._worker.stop()
 
     async def acut(self) -> dict[str, float | None]:

@@ -47,21 +47,34 @@ def check_env(
         NotRegisteredError: there is no such env.
         ConfigError: `num_tasks` or `timeout_s` is too small.
     """
+    subject = subject_of(
+        env, env_args=env_args, num_tasks=num_tasks, seed=seed, timeout_s=timeout_s
+    )
+    return run_checks(subject, ENV_CHECKS, on_result=on_result)
+
+
+def subject_of(
+    env: str | Callable[..., Env],
+    *,
+    env_args: dict[str, Any] | None = None,
+    num_tasks: int = NUM_TASKS,
+    seed: int = 0,
+    timeout_s: float = TIMEOUT_S,
+) -> Subject:
+    """What `check_env` checks; its arguments and errors."""
     if num_tasks < 2 or not timeout_s > 0:
         raise ConfigError(f"need num_tasks >= 2 and timeout_s > 0, got {num_tasks} and {timeout_s}")
     arguments = dict(env_args or {})
-    is_name = isinstance(env, str)
-    subject = Subject(
+    return Subject(
         name=env if isinstance(env, str) else _name_of(env),
         build=_builder(env, arguments),
         origin=origin_of(env, arguments),
-        is_registered=is_name,
+        is_registered=isinstance(env, str),
         env_args=arguments,
         num_tasks=num_tasks,
         seed=seed,
         timeout_s=timeout_s,
     )
-    return run_checks(subject, ENV_CHECKS, on_result=on_result)
 
 
 def check_tool(tool: Tool | str, *, timeout_s: float = TIMEOUT_S) -> CheckReport:

@@ -31,9 +31,8 @@ async def registration(subject: Subject) -> Findings:
 async def building(subject: Subject) -> Findings:
     """It can be built, twice, and is an agentgym env."""
     first, second = subject.make(), subject.make()
-    with subject.asking("close"):
-        first.close()
-        second.close()
+    subject.discard(first)
+    subject.discard(second)
     if not isinstance(first, Env):
         return Findings([f"{type(first).__name__} is no agentgym.envs.Env: derive from it"])
     low, high = innermost(first).reward_range

@@ -15,6 +15,7 @@ from agentgym.checking import (
 from agentgym.checking.runner import Check
 
 _PLAYS = ("build", "tasks_exist", "episodes")
+_REPEATS = (*_PLAYS, "global_random", "seeds")
 ENV_CHECKS: tuple[Check, ...] = (
     Check("build", "it can be built", building.building),
     Check(
@@ -37,9 +38,7 @@ ENV_CHECKS: tuple[Check, ...] = (
         contract.episodes,
         ("build", "tasks_exist"),
     ),
-    Check(
-        "gymnasium", "Gymnasium's checks pass, sync and async agree", contract.gymnasium_api, _PLAYS
-    ),
+    Check("gymnasium", "Gymnasium's checks pass", contract.gymnasium_api, _PLAYS),
     Check(
         "ending", "nothing pays after the end, close is always possible", contract.ending, _PLAYS
     ),
@@ -56,19 +55,20 @@ ENV_CHECKS: tuple[Check, ...] = (
         "fresh_process",
         "so too in a new process with another hash seed",
         fresh.fresh_process,
-        (*_PLAYS, "global_random", "seeds"),
+        _REPEATS,
     ),
+    Check("sides", "sync and async methods play the same", contract.sides, _REPEATS),
     Check(
         "groups",
         "the members of a group begin in one state",
         repeating.groups,
-        (*_PLAYS, "global_random", "seeds"),
+        _REPEATS,
     ),
     Check(
         "interleaving",
         "two envs at once are two envs alone",
         repeating.interleaving,
-        (*_PLAYS, "global_random", "seeds"),
+        _REPEATS,
     ),
     Check("loop", "tokens, masks and messages of the real loop agree", audit.loop, _PLAYS),
     Check("policies", "no policy breaks it, every episode is scored", rewarding.policies, _PLAYS),

@@ -69,8 +69,7 @@ async def policies(subject: Subject) -> Findings:
             played: Played = await play_in_loop(subject, task, player, golds=golds)
             outputs[player.name].append(played.output)
     env = subject.make()
-    with subject.asking("close"):
-        env.close()
+    subject.discard(env)
     low, high = innermost(env).reward_range
     subject.memo["measured"] = Measured(outputs, low, high)
     faults = [fault for player in players for fault in _failures(outputs[player.name], player.name)]

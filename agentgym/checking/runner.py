@@ -34,9 +34,10 @@ def run_checks(
     """The report of all checks; `on_result` gets each line as it is known.
 
     Raises:
-        UsageError: the env refuses the arguments that it was given.
+        UsageError: the env cannot be built as the caller asks for it.
     """
     results: dict[str, CheckResult] = {}
+    others = set(threading.enumerate())
     hung = ""
     out: set[str] = set()
     for check in checks:
@@ -53,6 +54,9 @@ def run_checks(
         if missing or result.status is Status.FAILED:
             out.add(check.name)
         on_result(result)
+    for thread in set(threading.enumerate()) - others:
+        if not thread.daemon:
+            abandon(thread)
     return CheckReport(subject.name, tuple(results.values()))
 
 
@@ -92,6 +96,6 @@ async def _guarded(subject: Subject, check: Check) -> Findings:
         with boundary(EnvError, check.name, also=EXITS):
             return await check.run(subject)
     except AgentGymError as error:
-        if isinstance(error, UsageError) and subject.is_being_built and subject.env_args:
+        if isinstance(error, UsageError) and subject.is_being_built:
             subject.refused = error
         return Findings(faults=[str(error)])

@@ -20,7 +20,7 @@ async def tools(subject: Subject) -> Findings:
     env = subject.make()
     with subject.asking("tools"):
         given = tuple(env.tools)
-        env.close()
+    subject.discard(env)
     faults = [
         f"tools must be a tuple of Tool, got {tool!r}: decorate the function with @tool"
         for tool in given

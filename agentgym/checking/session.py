@@ -13,7 +13,7 @@ from agentgym.checking.policies import Policy, View, golds_of
 from agentgym.checking.subject import Subject
 from agentgym.envs import Env
 from agentgym.jsonable import as_json
-from agentgym.messages import Message, ToolResult
+from agentgym.messages import Message, ToolResult, assistant
 from agentgym.trajectory import Task
 
 MAX_TURNS = 8
@@ -38,6 +38,7 @@ class Session:
         self.env = subject.make() if env is None else env
         self.transcript: list[Entry] = []
         self.is_over = False
+        self.last_action = assistant("")
         self._subject = subject
         self._task, self._seed, self._policy = task, seed, policy
         self._golds = golds_of([task])
@@ -55,8 +56,7 @@ class Session:
         self._messages += observation
         self.transcript.append({"turn": "reset", **_heard(observation), **_reported(info)})
 
-    def act(self) -> Message:
-        """What the policy says next."""
+    def _act(self) -> Message:
         view = View(
             task=self._task,
             messages=self._messages,
@@ -72,10 +72,11 @@ class Session:
         """One step; False if the episode is over, or was played long enough."""
         if self.is_over or self._turn >= MAX_TURNS:
             return False
-        action = self.act()
+        action = self._act()
         with self._subject.asking(self._what(f"step {self._turn + 1}")):
             observation, reward, terminated, truncated, info = await self.env.astep(action)
         self._messages += [action, *observation]
+        self.last_action = action
         self._turn += 1
         ended = {"reward": reward, "terminated": terminated, "truncated": truncated}
         entry = {"turn": f"step {self._turn}", "action": _said(action), **_heard(observation)}

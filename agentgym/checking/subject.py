@@ -59,7 +59,7 @@ class Subject:
     since: float = field(default_factory=time.monotonic)
     """When that began."""
     refused: UsageError | None = None
-    """What the env said to the arguments that it was given."""
+    """Why the env cannot be built as it was asked for."""
     memo: dict[str, Any] = field(default_factory=dict)
     """What one check measured and another one judges."""
 
@@ -85,13 +85,17 @@ class Subject:
         with self.asking(_BUILDING):
             return self.build()
 
+    def discard(self, env: Env) -> None:
+        """Close an env that was not reset."""
+        with self.asking("close before reset, which must be possible too"):
+            env.close()
+
     def task_set(self, split: str) -> TaskSet:
         """The tasks of a split, from a new env."""
         env = self.make()
         with self.asking(f"tasks({split!r})"):
             tasks = env.tasks(split)
-        with self.asking("close"):
-            env.close()
+        self.discard(env)
         return tasks
 
     def first_tasks(self, split: str, count: int) -> list[Task]:
@@ -110,8 +114,7 @@ class Subject:
     def oracle(self) -> tuple[Policy, ...]:
         """The env's own perfect policy; none if it has none."""
         env = self.make()
-        with self.asking("close"):
-            env.close()
+        self.discard(env)
         return (ORACLE,) if has_oracle(env) else ()
 
     @cached_property
