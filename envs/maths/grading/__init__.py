@@ -5,6 +5,7 @@ goes to math-verify, in a process that is killed at its deadline, so that gradin
 time and works in any thread.
 """
 
+import re
 import time
 
 from agentgym.envs.maths.grading.compare import Comparison
@@ -20,6 +21,8 @@ _MAX_TEXT = 100_000
 _MAX_ANSWER = 2_000
 _MAX_QUESTIONS = 12
 _MAX_DEPTH = 25
+_LONG_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{4,}")
+_MAX_LONG_WORDS = 2
 
 
 class _Algebra:
@@ -40,7 +43,9 @@ class _Algebra:
 
 
 def _is_sane(text: str) -> bool:
-    """Whether a formula closes what it opens and is no deeper than people write."""
+    """Whether it is a formula, closes what it opens, and is no deeper than people write."""
+    if len(_LONG_WORD.findall(text)) > _MAX_LONG_WORDS:
+        return False
     depth, deepest = 0, 0
     for char in text:
         depth += {"{": 1, "(": 1, "}": -1, ")": -1}.get(char, 0)

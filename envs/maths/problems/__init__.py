@@ -1,0 +1,1 @@
+"""Problems that are made up, with exact answers; one module per kind."""
