@@ -7,7 +7,7 @@ from typing import Any
 
 from agentgym.engines.loading import load_tokenizer
 from agentgym.messages import Message
-from agentgym.rendering import OnRewrite, Renderer, dialect, renderer_for
+from agentgym.rendering import OnRewrite, Renderer, dialect, renderer_for, resolve_dialect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +51,15 @@ def load_language(
 
     Raises:
         ConfigError: there is no such model, or its chat template cannot be used.
+        NotRegisteredError: there is no such dialect.
     """
     tokenizer = load_tokenizer(name)
+    spoken = dialect(resolve_dialect(dialect_name, tokenizer.chat_template)).name
     renderer = renderer_for(
         tokenizer,
-        dialect_name=dialect_name,
+        dialect_name=spoken,
         template_kwargs=template_args,
         on_rewrite=on_rewrite,
         today=today,
     )
-    return Language(name=name, tokenizer=tokenizer, renderer=renderer, dialect=dialect_name)
+    return Language(name=name, tokenizer=tokenizer, renderer=renderer, dialect=spoken)

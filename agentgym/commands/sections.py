@@ -39,8 +39,9 @@ class ModelSection(Config):
 
     model: str | None = Field(None, min_length=1)
     """Folder or hub id of a chat model; without it, the embedded tiny one."""
-    dialect: str = "hermes"
-    """How tool calls are written, where the tokenizer cannot tell."""
+    dialect: str = "auto"
+    """How tool calls are written: auto asks the chat template; else deepseek_v3, deepseek_v31, glm,
+    harmony, hermes, kimi, llama3, llama_pythonic, mistral, phi4, qwen3_coder or react."""
     template_args: dict[str, Any] = {}
     """Handed to the chat template, such as '{"enable_thinking": false}'."""
     template_date: date | None = None

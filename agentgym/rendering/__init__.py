@@ -5,26 +5,34 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from agentgym.rendering.audit import HistoryAudit, TemplateAudit, audit_history, audit_template
 from agentgym.rendering.base import Dialect, ParsedAction, Renderer, ToolSchema
 from agentgym.rendering.dialects import dialect
+from agentgym.rendering.dialects.detect import AUTO, resolve_dialect
 from agentgym.rendering.history import OnRewrite
 from agentgym.rendering.template import TemplateRenderer
 
 __all__ = [
+    "AUTO",
     "Dialect",
+    "HistoryAudit",
     "OnRewrite",
     "ParsedAction",
     "Renderer",
+    "TemplateAudit",
     "ToolSchema",
+    "audit_history",
+    "audit_template",
     "dialect",
     "renderer_for",
+    "resolve_dialect",
 ]
 
 
 def renderer_for(
     tokenizer: Any,
     *,
-    dialect_name: str = "hermes",
+    dialect_name: str = AUTO,
     template_kwargs: Mapping[str, Any] | None = None,
     stop_token_ids: Sequence[int] = (),
     on_rewrite: OnRewrite = "fork",
@@ -34,7 +42,7 @@ def renderer_for(
 
     Args:
         tokenizer: a Hugging Face tokenizer; its `name_or_path` decides.
-        dialect_name: how the model writes tool calls, where the tokenizer cannot tell.
+        dialect_name: how the model writes tool calls; `auto` asks its chat template.
         template_kwargs: handed to the template at every render.
         stop_token_ids: ids that end a turn beside those found.
         on_rewrite: what to do about a template that shows earlier turns otherwise when new messages
@@ -43,6 +51,7 @@ def renderer_for(
 
     Raises:
         ConfigError: the template cannot be used; says why.
+        NotRegisteredError: there is no such dialect.
     """
     if not Path(tokenizer.name_or_path).exists():
         from agentgym.rendering.known import KnownRenderer, is_known
@@ -55,7 +64,7 @@ def renderer_for(
             )
     return TemplateRenderer(
         tokenizer,
-        dialect(dialect_name),
+        dialect(resolve_dialect(dialect_name, tokenizer.chat_template)),
         template_kwargs=template_kwargs,
         stop_token_ids=stop_token_ids,
         on_rewrite=on_rewrite,
