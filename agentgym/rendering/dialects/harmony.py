@@ -27,7 +27,7 @@ _HEADER_END = re.compile(r"<\|(?:message|end|call|return)\|>")
 _BODY_END = re.compile(r"<\|(?:start|channel|end|call|return)\|>")
 _CHANNEL = re.compile(r"[^\w<]*([a-z]*)")
 _RECIPIENT = re.compile(r"to=\s*([^\s<]+)")
-_ADDRESSED_ROLE = re.compile(r"\s*(?:assistant)?\s*to=\s*([^\s<]+)")
+_ADDRESSED_ROLE = re.compile(r"\s*(?:assistant\s*)?to=\s*([^\s<]+)")
 _OTHERS_ROLE = re.compile(r"\s*(?:user|system|developer|tool|python|browser|functions)\b")
 _NO_TOOL = {"assistant", "user", "all", ""}
 

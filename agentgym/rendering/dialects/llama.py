@@ -17,6 +17,7 @@ from agentgym.rendering.base import ParsedAction, ToolSchema
 from agentgym.rendering.dialects.call_list import told
 from agentgym.rendering.dialects.pythonic import (
     NAME,
+    PythonCall,
     balanced_end,
     read_python_call,
     written_call,
@@ -46,7 +47,7 @@ _MARKS = mark_pattern([*TAGS, _TAG_END, *_FOREIGN], patterns=[_START.pattern])
 _BORDER = re.compile(
     "|".join(map(re.escape, [*TAGS, _TAG_END, *_FOREIGN])) + r"|;\s{0,8}(?=\{)|\n(?=[{\[])"
 )
-_SEPARATOR = re.compile(rf"\s*[;,]?\s*(?=\Z|{_START.pattern})")
+_SEPARATOR = re.compile(rf"\s*+(?:[;,]\s*+)?(?=\Z|{_START.pattern})")
 _SHAPE = re.compile(
     r'(?:\[\s*)?\{\s*(?:"(?:type|id)"\s*:\s*"[^"\\]*"\s*,\s*)?"(?:name|function)"\s*:\s*"([^"\\]*)"'
     r'\s*,\s*"(?:parameters|arguments)"'
@@ -232,18 +233,18 @@ class _Reader:
         if not (place is _Place.TAGGED or is_call or is_told):
             self._pass()
             return False
-        turn.position = begin
-        while not turn.at_end and not turn.text.startswith("]", turn.position):
-            if not self._read_python_element():
-                return True
-        turn.position = min(turn.position + 1, len(turn.text))
+        turn.position, call = begin, first
+        while self._add_python(call):
+            if turn.at_end or turn.text.startswith("]", turn.position):
+                turn.position = min(turn.position + 1, len(turn.text))
+                break
+            call = read_python_call(turn.text, turn.position)
         return True
 
-    def _read_python_element(self) -> bool:
-        """Read one call of a list; false if the reading cannot go on behind it."""
+    def _add_python(self, call: PythonCall) -> bool:
+        """Take one call of a list, from here on; false if the reading cannot go on behind it."""
         turn = self.turn
         start = turn.position
-        call = read_python_call(turn.text, start)
         end = balanced_end(turn.text, start) if call.reason and call.name else call.end
         if end is None or not call.name:
             turn.give_up(start, call.reason, border=_BORDER)

@@ -9,11 +9,11 @@ import re
 from typing import Any, NamedTuple
 
 from agentgym.jsonable import MAX_DEPTH
+from agentgym.rendering.dialects.reading import skip_space
 
-NAME = r"\w[\w.\-]*"
+NAME = r"[\w\-][\w.\-]*"
 _HEAD = re.compile(rf"({NAME})\s*\(")
 _KEY = re.compile(r"([^\W\d]\w*)\s*=")
-_SPACE = re.compile(r"\s*")
 _STRING = re.compile(
     r"'''((?:[^\\']|\\.|'(?!''))*+)'''"
     r'|"""((?:[^\\"]|\\.|"(?!""))*+)"""'
@@ -93,7 +93,7 @@ def written_call(name: str, arguments: dict[str, Any]) -> str:
 
 
 def _is_plain(key: str) -> bool:
-    return _KEY.fullmatch(f"{key}=") is not None
+    return _WORD.fullmatch(key) is not None
 
 
 def _spell(value: Any) -> str:
@@ -107,11 +107,11 @@ def _spell(value: Any) -> str:
 
 
 class _Reader:
-    """Recursive descent over literals."""
+    """Recursive descent over literals; `position` ends behind the spaces after the call."""
 
     def __init__(self, text: str, position: int) -> None:
         self._text = text
-        self.position = position
+        self._move(position)
 
     def arguments(self) -> dict[str, Any]:
         """Up to and with the closing parenthesis."""
@@ -133,11 +133,10 @@ class _Reader:
         match = _KEY.match(self._text, self.position)
         if match is None:
             raise _Unreadable(f"arguments must be written as name=value {self._where()}")
-        self.position = match.end()
+        self._move(match.end())
         return match[1]
 
     def _value(self, depth: int) -> Any:
-        self._skip()
         if depth > MAX_DEPTH:
             raise _Unreadable("nested too deeply")
         if self._takes("{"):
@@ -173,12 +172,12 @@ class _Reader:
         if (match := _STRING.match(self._text, self.position)) is not None:
             return self._strings(match)
         if (match := _NUMBER.match(self._text, self.position)) is not None:
-            self.position = match.end()
+            self._move(match.end())
             return _number(match)
         match = _WORD.match(self._text, self.position)
         if match is None or match.group() not in _WORDS:
             raise _Unreadable(f"values must be literals {self._where()}")
-        self.position = match.end()
+        self._move(match.end())
         return _WORDS[match.group()]
 
     def _strings(self, first: re.Match[str]) -> str:
@@ -187,22 +186,18 @@ class _Reader:
         parts: list[str] = []
         while match is not None:
             parts.append(_unescaped(match[match.lastindex or 0]))
-            self.position = match.end()
-            self._skip()
+            self._move(match.end())
             match = _STRING.match(self._text, self.position)
         return "".join(parts)
 
-    def _skip(self) -> None:
-        match = _SPACE.match(self._text, self.position)
-        assert match is not None
-        self.position = match.end()
+    def _move(self, position: int) -> None:
+        """Go to the next token; the reader always stands at one."""
+        self.position = skip_space(self._text, position)
 
     def _takes(self, mark: str) -> bool:
-        self._skip()
         if not self._text.startswith(mark, self.position):
             return False
-        self.position += len(mark)
-        self._skip()
+        self._move(self.position + len(mark))
         return True
 
     def _expect(self, mark: str) -> None:

@@ -69,6 +69,8 @@ def decode_json(text: str, position: int = 0) -> Decoded:
 
 def skip_space(text: str, position: int) -> int:
     """Where the next character that is no space stands."""
+    if position < len(text) and not text[position].isspace():
+        return position
     match = _SPACE.match(text, position)
     assert match is not None
     return match.end()
