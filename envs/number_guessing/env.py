@@ -14,15 +14,14 @@ from agentgym.messages import Message
 from agentgym.trajectory import Task
 
 _PROMPT = (
-    "I think of a whole number from {low} to {high}. You have {tries} guesses. After each guess I "
-    "say whether my number is higher or lower. Send one guess per message, as 'Answer: ' and the "
-    "number. Any other message counts as a guess too. What is your first guess?"
+    "Guess my whole number from {low} to {high} in {tries} tries. I say if it is higher or lower. "
+    "Each message is one try: 'Answer: ' and a number."
 )
 _NUMBER = re.compile(r"\d{1,9}")
 
 
 class NumberGuessingEnv(TextEnv):
-    """Higher or lower; rewards `found` (0.5) and `speed` (0.5).
+    """Higher or lower; rewards `found` (0.4), `speed` (0.4) and `sensible` (0.2).
 
     Args:
         levels: sizes of the range, see `tasks.LEVELS`; they take turns.
@@ -31,7 +30,7 @@ class NumberGuessingEnv(TextEnv):
         ConfigError: a level that does not exist.
     """
 
-    reward_weights = {"found": 0.5, "speed": 0.5}
+    reward_weights = {"found": 0.4, "speed": 0.4, "sensible": 0.2}
 
     def __init__(self, levels: Sequence[int] = (1, 2, 3)) -> None:
         self.levels = checked_levels(levels, LEVELS)
@@ -41,29 +40,40 @@ class NumberGuessingEnv(TextEnv):
         return leveled_tasks(draw, split=split, levels=self.levels)
 
     def start(self, task: Task) -> str:
-        self._task, self._guesses, self._found = task, 0, False
+        self._task = task
+        self._possible = range(task["low"], task["high"] + 1)
+        self._used = self._sensible = 0
+        self._found = False
         return _PROMPT.format_map(task.data)
 
     def respond(self, text: str) -> TextStep:
-        self._guesses += 1
-        reply = self._judge(read_answer(text, _NUMBER))
-        left = self._task["tries"] - self._guesses
-        return TextStep(f"{reply} Guesses left: {left}.", terminated=self._found or not left)
+        self._used += 1
+        answer = read_answer(text, _NUMBER)
+        reply = self._judge(None if answer is None else int(answer))
+        left = self._task["tries"] - self._used
+        return TextStep(f"{reply} {left} left.", terminated=self._found or not left)
 
-    def _judge(self, guess: str | None) -> str:
+    def _judge(self, guess: int | None) -> str:
         low, high, secret = (self._task[key] for key in ("low", "high", "secret"))
-        if guess is None or not low <= int(guess) <= high:
-            return f"That is no guess: send 'Answer: ' and one number from {low} to {high}."
-        self._found = int(guess) == secret
+        if guess is None or not low <= guess <= high:
+            return f"No number from {low} to {high}."
+        self._sensible += guess in self._possible
+        self._found = guess == secret
         if self._found:
             return "Right."
-        return f"My number is {'higher' if int(guess) < secret else 'lower'} than {int(guess)}."
+        is_higher = guess < secret
+        first, end = self._possible.start, self._possible.stop
+        self._possible = (
+            range(max(first, guess + 1), end) if is_higher else range(first, min(end, guess))
+        )
+        return "Higher." if is_higher else "Lower."
 
     def score(self) -> dict[str, float | None]:
-        """`found`: whether it was; `speed`: in how few guesses."""
+        """`found`; `speed`: in few tries; `sensible`: share of tries that could have been right."""
         par, tries = self._task["par"], self._task["tries"]
-        fast = speed(self._guesses, par=par, tries=tries) if self._found else 0.0
-        return {"found": float(self._found), "speed": fast}
+        fast = speed(self._used, par=par, tries=tries) if self._found else 0.0
+        sensible = self._sensible / (self._used if self._found else tries)
+        return {"found": float(self._found), "speed": fast, "sensible": sensible}
 
     def oracle(self, task: Task, messages: Sequence[Message]) -> Message:
         """What a perfect policy would say next."""

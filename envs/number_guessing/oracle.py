@@ -1,21 +1,20 @@
-"""Halves the range at every guess, from nothing but what the policy hears too."""
+"""Halves the range at every guess, from nothing but what was said and heard."""
 
-import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from agentgym.messages import Message, assistant
 from agentgym.trajectory import Task
 
-_HINT = re.compile(r"My number is (higher|lower) than (\d+)\.")
+_FORM = "Answer: "
 
 
 def oracle(task: Task, messages: Sequence[Message]) -> Message:
-    """The next guess: the middle of what is left."""
+    """The next guess: the middle of what its earlier guesses have left."""
     low, high = task["low"], task["high"]
-    for message in messages:
-        hint = _HINT.match(message.content) if message.role == "user" else None
-        if hint and hint.group(1) == "higher":
-            low = max(low, int(hint.group(2)) + 1)
-        elif hint:
-            high = min(high, int(hint.group(2)) - 1)
-    return assistant(f"Answer: {(low + high) // 2}")
+    for said, heard in pairwise(messages):
+        if said.role == "assistant" and heard.content.startswith("Higher"):
+            low = int(said.content.removeprefix(_FORM)) + 1
+        elif said.role == "assistant" and heard.content.startswith("Lower"):
+            high = int(said.content.removeprefix(_FORM)) - 1
+    return assistant(f"{_FORM}{(low + high) // 2}")

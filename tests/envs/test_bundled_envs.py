@@ -35,7 +35,7 @@ every_level = pytest.mark.parametrize(
 )
 indices = st.integers(0, 2**31 - 1)
 splits = st.sampled_from(SPLITS)
-few = settings(max_examples=25)
+few = settings(max_examples=10)
 
 
 def make(name: str, *levels: int) -> Env:
@@ -147,7 +147,7 @@ def test_a_policy_that_does_no_work_earns_nothing(name: str, level: int, policy:
     """The right answer among others, or in somebody else's mouth, must not pay."""
     env = make(name, level)
     for split in SPLITS:
-        for index in range(8):
+        for index in range(3):
             last = play(env, env.tasks(split)[index], policy)[-1]
             assert set(last[-1].values()) == {0.0}, last
             assert last[1] == 0.0
@@ -203,7 +203,7 @@ def test_blind_moves_earn_far_less_than_the_oracle(name: str):
     """In a game, luck happens; it must leave room to learn."""
     env, rng = envs.make(name), Random(0)
     tasks = env.tasks("eval")
-    rewards = [total(env, tasks[index], blind(name, rng)) for index in range(200)]
+    rewards = [total(env, tasks[index], blind(name, rng)) for index in range(100)]
 
     assert sum(rewards) / len(rewards) < BLIND_REWARD[name]
 
@@ -226,10 +226,10 @@ def test_no_problem_is_in_both_splits(name: str, level: int):
     """Held-out tasks measure what was learnt, not what was remembered."""
     env = make(name, level)
     train, held_out = (
-        {identity(name, env.tasks(split)[index]) for index in range(200)} for split in SPLITS
+        {identity(name, env.tasks(split)[index]) for index in range(100)} for split in SPLITS
     )
 
-    assert len(held_out) > 40
+    assert len(held_out) > 30
     assert not train & held_out
 
 
