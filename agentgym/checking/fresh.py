@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,7 +19,7 @@ from agentgym.checking.repeating import members
 from agentgym.checking.report import Findings
 from agentgym.checking.session import Entry, difference, play
 from agentgym.checking.subject import Origin, Subject
-from agentgym.errors import EnvError
+from agentgym.errors import EnvError, NotRegisteredError
 
 _MARK = "agentgym-transcripts:"
 _HASH_SEEDS = ("1", "2")
@@ -40,6 +41,11 @@ async def fresh_process(subject: Subject) -> Findings:
     request = Request(origin=subject.origin, num_tasks=subject.num_tasks, seed=subject.seed)
     for hash_seed in _HASH_SEEDS:
         there = await asyncio.to_thread(_ask, request, hash_seed, subject.timeout_s)
+        if there is None:
+            return Findings(
+                skipped=f"{subject.name!r} is registered in this process only: register it in a "
+                "--plugins file or by an entry point"
+            )
         for (task, seed, policy), one, other in zip(members(subject), here, there, strict=True):
             parts = difference(one, other)
             if parts is not None:
@@ -63,7 +69,8 @@ async def transcripts(subject: Subject) -> list[list[Entry]]:
     return plain
 
 
-def _ask(request: Request, hash_seed: str, timeout_s: float) -> list[list[Entry]]:
+def _ask(request: Request, hash_seed: str, timeout_s: float) -> list[list[Entry]] | None:
+    """What another process plays; `None` if the env's name is unknown there."""
     done = subprocess.run(
         [sys.executable, "-m", "agentgym.checking.fresh"],
         input=request.model_dump_json(),
@@ -74,7 +81,7 @@ def _ask(request: Request, hash_seed: str, timeout_s: float) -> list[list[Entry]
     )
     for line in done.stdout.splitlines():
         if line.startswith(_MARK):
-            answer: list[list[Entry]] = json.loads(line.removeprefix(_MARK))
+            answer: list[list[Entry]] | None = json.loads(line.removeprefix(_MARK))
             return answer
     last = (done.stderr.strip().splitlines() or ["no output"])[-1]
     raise EnvError(f"a new process could not play it: {last}")
@@ -83,8 +90,17 @@ def _ask(request: Request, hash_seed: str, timeout_s: float) -> list[list[Entry]
 def main() -> None:
     """Play what stdin asks for."""
     request = Request.model_validate_json(sys.stdin.read())
+    played: Any = None
+    with suppress(NotRegisteredError):
+        played = asyncio.run(transcripts(_subject(request)))
+    print(_MARK + json.dumps(played), flush=True)
+    os._exit(0)
+
+
+def _subject(request: Request) -> Subject:
     build = find(request.origin)
-    subject = Subject(
+    build().close()
+    return Subject(
         name="fresh",
         build=build,
         origin=None,
@@ -94,9 +110,6 @@ def main() -> None:
         seed=request.seed,
         timeout_s=60.0,
     )
-    played: Any = asyncio.run(transcripts(subject))
-    print(_MARK + json.dumps(played), flush=True)
-    os._exit(0)
 
 
 if __name__ == "__main__":

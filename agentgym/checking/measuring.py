@@ -11,8 +11,6 @@ from agentgym.checking.session import Session
 from agentgym.checking.subject import Subject
 from agentgym.jsonable import why_not_json
 
-_SLOW_S = 1.0
-
 
 async def records(subject: Subject) -> Findings:
     """What `info` reports can be written down as it is."""
@@ -51,7 +49,7 @@ async def speed(subject: Subject) -> Findings:
     slow = [
         f"a {what} takes {seconds:.2f} s: load data once, outside of it; start servers in advance"
         for what, seconds in means.items()
-        if seconds > _SLOW_S
+        if seconds > subject.slow_s
     ]
     note = ", ".join(f"{what} {1000 * seconds:.1f} ms" for what, seconds in means.items())
     return Findings(warnings=slow, note=note)

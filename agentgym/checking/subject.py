@@ -54,6 +54,8 @@ class Subject:
     seed: int
     timeout_s: float
     """Of one check."""
+    slow_s: float = 1.0
+    """A reset or step that takes longer is warned of."""
     doing: str = ""
     """What the env is being asked for."""
     since: float = field(default_factory=time.monotonic)

@@ -1,0 +1,153 @@
+"""Every kind of broken env is found by the check that is there for it, and by no unrelated one."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from agentgym.checking import CheckReport, Status
+from agentgym.checking.api import subject_of
+from agentgym.checking.checklist import ENV_CHECKS
+from agentgym.checking.runner import run_checks
+from agentgym.plugins import load_plugins, module_name
+
+PLUGIN = Path(__file__).parents[2] / "broken_envs.py"
+FAULTS: dict[str, tuple[str, str]] = {
+    "RandomSeed": ("seeds", "a new env plays another episode; reset: observation"),
+    "UsedState": ("seeds", "used before plays another episode"),
+    "GlobalRandom": ("global_random", "reset changes the global state of random"),
+    "GlobalNumpy": ("global_random", "reset changes the global state of numpy.random"),
+    "ClassState": ("interleaving", "played beside another env"),
+    "NanReward": ("episodes", "the reward is nan, which is not finite"),
+    "Unscored": ("policies", "unscored, rewards {'correct': None}"),
+    "Constant": ("reward_range", "earned 0.5 on every task"),
+    "TooMuch": ("reward_range", "earned 100.0 on task 'train-0', outside of [0, 1]"),
+    "BadOracle": ("oracle", "the oracle earned 0.5 on average"),
+    "EchoPays": ("floor", "'echo' earned 1 on average"),
+    "ContainsPays": ("floor", "'all candidates' earned 1 on average"),
+    "SilencePays": ("floor", "'null' earned 1 on average"),
+    "Overlap": ("tasks", "'eval-0' has the data of 'train-0'"),
+    "SameIds": ("tasks", "tasks('train')[0] and [8] have the same id 'train-0'"),
+    "NoEval": ("tasks_exist", "tasks('eval') is empty"),
+    "UnstableTasks": ("tasks", "differs when asked for again"),
+    "TupleTasks": ("tasks", "pair=(1, 2)"),
+    "PaysTwice": ("ending", "step after the end of the episode paid 1.0 again"),
+    "LeaksThread": ("leaks", "left 6 threads behind"),
+    "LeaksFile": ("leaks", "broken_envs.py (descriptor"),
+    "LeaksProcess": ("leaks", "left 6 child processes behind"),
+    "LeaksTask": ("leaks", "left 6 asyncio tasks behind"),
+    "CloseRaises": ("build", "close before reset"),
+    "CloseTwiceRaises": ("ending", "the second close: ValueError: closed already"),
+    "Hangs": ("episodes", "hangs: no answer from step 1 (task 'train-0'"),
+    "BlocksTheLoop": ("episodes", "hangs: no answer from step 1"),
+    "NoText": ("episodes", "no list of messages: 42"),
+    "Silent": ("episodes", "went on without a message"),
+    "BadSchema": ("tools", "properties.x.type: 'int' is not valid"),
+    "WrongSchema": ("tools", "arguments that fit the schema are refused: {'a': 1}"),
+    "SameToolNames": ("tools", "two tools are called 'add'"),
+    "HashOrder": ("fresh_process", "a new process plays another episode; reset: observation"),
+    "TellsAnswer": ("answer_hidden", "4 of 4 first observations say the answer"),
+    "NumpyReward": ("episodes", "the reward np.float64(0.0) of type float64"),
+    "NumpyEnd": ("episodes", "terminated=np.True_ of type bool"),
+    "Fragile": ("episodes", "ValueError: invalid literal for int()"),
+    "TwoSides": ("sides", "astep and step differ in step 1"),
+    "Exits": ("episodes", "SystemExit: no data"),
+    "CannotReset": ("episodes", "the data set is empty"),
+}
+RELATED = {
+    "NoText": {"registration"},
+    "Exits": {"registration"},
+    "CannotReset": {"registration"},
+    "SameToolNames": {"episodes"},
+}
+"""What must fail too: nothing can be reset, so Gymnasium cannot either."""
+HANGING = {"Hangs", "BlocksTheLoop"}
+NEEDS_A_PROCESS = {"HashOrder"}
+
+
+@pytest.fixture(scope="module")
+def broken() -> ModuleType:
+    load_plugins([PLUGIN])
+    return sys.modules[module_name(PLUGIN)]
+
+
+def checked(name: str, *only: str) -> CheckReport:
+    """Checks on a few tasks: some with what they need, or all.
+
+    Of all, the ones in a new process only where they are meant to fail: they take a second.
+    """
+    subject = subject_of(name, num_tasks=4, timeout_s=1.5 if name in HANGING else 60)
+    chosen = needed(*only) or {check.name for check in ENV_CHECKS}
+    if name not in NEEDS_A_PROCESS:
+        chosen -= {"fresh_process"}
+    checks = [check for check in ENV_CHECKS if check.name in chosen]
+    return run_checks(subject, checks, on_result=lambda result: None)
+
+
+def needed(*names: str) -> set[str]:
+    """Checks and what they need."""
+    by_name = {check.name: check for check in ENV_CHECKS}
+    return set(names) | {other for name in names for other in needed(*by_name[name].needs)}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_broken_env_fails_the_check_that_is_there_for_it(name: str, broken: ModuleType) -> None:
+    """A check that passes what is broken is worse than none."""
+    check, words = FAULTS[name]
+    report = checked(name, check)
+
+    assert check in report.failed, str(report)
+    assert words in " ".join(report.result(check).messages)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_no_unrelated_check_fails(name: str, broken: ModuleType) -> None:
+    """A report that says everything is wrong is no help."""
+    report = checked(name)
+
+    assert set(report.failed) == {FAULTS[name][0]} | RELATED.get(name, set()), str(report)
+
+
+@pytest.mark.parametrize("name", ["Sound", "Talks"])
+def test_what_is_not_broken_passes(name: str, broken: ModuleType) -> None:
+    """The broken ones differ from these in one thing each."""
+    report = checked(name)
+
+    assert report.passed, str(report)
+    assert not report.warned
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "words"),
+    [
+        ("Counts", "shared_state", "Counts.num_episodes changes by playing"),
+        ("BadReport", "records", "set is not JSON serializable"),
+    ],
+)
+def test_what_may_be_meant_is_a_warning(
+    name: str, check: str, words: str, broken: ModuleType
+) -> None:
+    """It is said, and fails nothing."""
+    report = checked(name, check)
+
+    assert report.passed, str(report)
+    assert report.warned == (check,)
+    assert words in report.result(check).messages[0]
+
+
+def test_every_broken_env_is_expected_here(broken: ModuleType) -> None:
+    """None is forgotten."""
+    known = {env.__name__ for env in broken._envs()}
+
+    assert known == {*FAULTS, "Sound", "Talks", "Counts", "BadReport"}
+
+
+def test_nothing_else_is_tried_once_an_env_hangs(broken: ModuleType) -> None:
+    """A call that is still running may disturb whatever comes after it."""
+    report = checked("Hangs")
+
+    after = [result for result in report.results if result.name in ("loop", "leaks", "speed")]
+    assert {result.status for result in after} == {Status.SKIPPED}
+    assert sum(result.seconds for result in report.results) < 10
