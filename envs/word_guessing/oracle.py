@@ -7,6 +7,7 @@ from the conversation alone.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from agentgym.envs.word_guessing.feedback import MARKS, feedback
 from agentgym.envs.word_guessing.tasks import all_words
@@ -19,7 +20,7 @@ _JUDGED = re.compile(rf"^((?:[a-z] ){{4}}[a-z])\n((?:[{MARKS}] ){{4}}[{MARKS}])$
 
 def oracle(task: Task, messages: Sequence[Message]) -> Message:
     """The next guess."""
-    words = task["candidates"] or all_words()
+    words = tuple(task["candidates"]) or all_words()
     judged = [
         (guess.replace(" ", ""), marks.replace(" ", ""))
         for message in messages
@@ -28,12 +29,15 @@ def oracle(task: Task, messages: Sequence[Message]) -> Message:
     ]
     if not judged and not task["candidates"]:
         return assistant(f"Answer: {_FIRST_WORD}")
-    possible = [word for word in words if all(feedback(g, word) == marks for g, marks in judged)]
+    possible = tuple(w for w in words if all(feedback(g, w) == marks for g, marks in judged))
     return assistant(f"Answer: {best_guess(possible, words)}")
 
 
-def best_guess(possible: Sequence[str], words: Sequence[str]) -> str:
+@lru_cache(maxsize=256)
+def best_guess(possible: tuple[str, ...], words: tuple[str, ...]) -> str:
     """The word with the smallest largest part; a possible one where two are as good.
+
+    Kept, because all games begin alike.
 
     Args:
         possible: words that fit what was heard, at least one.
