@@ -254,6 +254,15 @@ class LeaksThread(Sound):
         return super().prompt(task)
 
 
+class KeepsTheProcess(LeaksThread):
+    """The same with a thread that Python waits for at its exit."""
+
+    def prompt(self, task: Task) -> str | list[Message]:
+        if os.environ.get("AGENTGYM_MAY_HANG"):
+            threading.Thread(target=threading.Event().wait, daemon=False).start()
+        return Sound.prompt(self, task)
+
+
 class LeaksFile(Sound):
     """Opens its data for every episode and never closes it."""
 

@@ -141,7 +141,7 @@ def test_every_broken_env_is_expected_here(broken: ModuleType) -> None:
     """None is forgotten."""
     known = {env.__name__ for env in broken._envs()}
 
-    assert known == {*FAULTS, "Sound", "Talks", "Counts", "BadReport"}
+    assert known == {*FAULTS, "Sound", "Talks", "Counts", "BadReport", "KeepsTheProcess"}
 
 
 def test_nothing_else_is_tried_once_an_env_hangs(broken: ModuleType) -> None:
