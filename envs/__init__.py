@@ -17,6 +17,7 @@ register("Lookup-v0", "agentgym.envs.lookup:LookupEnv")
 register("Maths-v0", "agentgym.envs.maths:MathsEnv")
 register("Mixture-v0", "agentgym.envs.mixture:MixtureEnv")
 register("NumberGuessing-v0", "agentgym.envs.number_guessing:NumberGuessingEnv")
+register("Shop-v0", "agentgym.envs.shop:ShopEnv")
 register("WordGuessing-v0", "agentgym.envs.word_guessing:WordGuessingEnv")
 
 register_family(

@@ -8,7 +8,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, parse_env_id, registry
@@ -21,6 +21,31 @@ NAMESPACE = "agentgym"
 ENTRY_POINT_GROUP = "agentgym.envs"
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _UNVERSIONED = -1
+
+
+class Family(NamedTuple):
+    """Envs of another library, played through one adapter."""
+
+    entry_point: str
+    """Path `module:Class` of the adapter; its first argument is the env's name there."""
+    summary: str
+
+
+FAMILIES: dict[str, Family] = {}
+"""By what stands before the slash of `reasoning-gym/leg_counting`."""
+
+
+def register_family(prefix: str, entry_point: str, summary: str) -> None:
+    """Make every env of another library known as `prefix/NAME`, or as `prefix` alone.
+
+    Nothing is imported or listed: the adapter itself refuses names it does not know.
+
+    Raises:
+        ConfigError: something else has this prefix.
+    """
+    family = Family(entry_point, summary)
+    if FAMILIES.setdefault(prefix, family) != family:
+        raise ConfigError(f"envs under {prefix!r} are already played by {FAMILIES[prefix][0]!r}")
 
 
 def register(
@@ -90,7 +115,7 @@ def spec(name: str) -> EnvSpec:
     Raises:
         NotRegisteredError: nothing is; suggests a near name.
     """
-    found = _find(name)
+    found = _find(name) or _of_family(name)
     if found is None:
         _register_entry_points()
         found = _find(name)
@@ -120,6 +145,16 @@ def _find(name: str) -> EnvSpec | None:
         and version in (None, spec.version)
     ]
     return max(candidates, key=_version, default=None)
+
+
+def _of_family(name: str) -> EnvSpec | None:
+    prefix, _, inner = name.partition("/")
+    if prefix not in FAMILIES:
+        return None
+    try:
+        return EnvSpec(name, FAMILIES[prefix].entry_point, kwargs={"name": inner} if inner else {})
+    except gymnasium.error.Error:
+        return None
 
 
 def _version(spec: EnvSpec) -> int:
