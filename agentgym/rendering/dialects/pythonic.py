@@ -9,7 +9,7 @@ import re
 from typing import Any, NamedTuple
 
 from agentgym.jsonable import MAX_DEPTH
-from agentgym.rendering.dialects.reading import skip_space
+from agentgym.rendering.dialects.reading import finite, skip_space
 
 NAME = r"[\w\-][\w.\-]*"
 _HEAD = re.compile(rf"({NAME})\s*\(")
@@ -221,7 +221,7 @@ def _number(match: re.Match[str]) -> int | float:
     try:
         if hexadecimal is not None:
             return int(sign + hexadecimal, 16)
-        return int(sign + decimal) if decimal.replace("_", "").isdigit() else float(sign + decimal)
+        return int(sign + decimal) if decimal.replace("_", "").isdigit() else finite(sign + decimal)
     except ValueError as error:
         raise _Unreadable(f"no number: {error}") from error
 

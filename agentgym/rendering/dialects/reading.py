@@ -6,6 +6,7 @@ string. The JSON decoder, not the closing mark, finds where arguments end.
 """
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -50,7 +51,21 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_unique)
+def finite(text: str) -> float:
+    """The number that a text writes.
+
+    Raises:
+        ValueError: JSON has no such number.
+    """
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is no number that JSON can hold")
+    return value
+
+
+_DECODER = json.JSONDecoder(
+    strict=False, object_pairs_hook=_unique, parse_float=finite, parse_constant=finite
+)
 
 
 def decode_json(text: str, position: int = 0) -> Decoded:

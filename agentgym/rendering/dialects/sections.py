@@ -85,10 +85,13 @@ def read_sections(
 
 
 def _enter(turn: Turn, marks: SectionMarks) -> None:
-    """A section has to begin with a call; an empty one is a call that was not made."""
+    """A section has to begin with a call; an empty one is a call that was not made.
+
+    One that is opened again and again is the same section.
+    """
     start = skip_space(turn.text, turn.position)
     following = marks.any_mark.match(turn.text, start)
-    if following is None or following.lastgroup != "call":
+    if following is None or following.lastgroup not in ("call", "section"):
         _give_up(turn, marks, start, "the section of calls holds no call")
 
 
