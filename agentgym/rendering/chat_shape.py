@@ -52,6 +52,9 @@ class ChatShape:
     """Reasoning has a field of its own, or stands in the content."""
     thought_beside_call: bool = True
     """A message with calls may have both reasoning and content."""
+    words_beside_call: bool = True
+    """Words beside calls stand before the results; else they would stand after them, and are not
+    shown."""
     system: bool = True
     """Else what it says begins the first user message."""
     late_system: bool = True
@@ -115,6 +118,8 @@ class ChatShape:
         chat = message.model_copy(update={"reasoning": None, "content": content}).to_chat()
         if reasoning is not None:
             chat.update(dict.fromkeys(_REASONING_FIELDS, reasoning))
+        if message.tool_calls and not self.words_beside_call:
+            chat["content"] = content = ""
         if self.parts:
             chat["content"] = [{"type": "text", "text": content}]
         for call in chat.get("tool_calls", ()):
@@ -172,12 +177,18 @@ class _Prober:
         for calls in ("mapping", "text", "spelled"):
             tried = replace(shape, tools=True, calls=calls)
             if self._shows(tried, *turn, tools=[PROBE_TOOL]):
-                calls_two = ("probe_tool", {"x": _B}), ("probe_tool", {"x": _C})
-                both = (user(_A), assistant("", *calls_two), _result(_D), _result(_E, 1))
-                many = self._shows(tried, *both, tools=[PROBE_TOOL])
-                return replace(tried, many_calls=many)
+                return self._calling_much(tried)
         tried = replace(shape, results=True)
         return tried if self._shows(tried, *turn) else shape
+
+    def _calling_much(self, shape: ChatShape) -> ChatShape:
+        """Two calls in a message, and words beside one."""
+        one, two = ("probe_tool", {"x": _B}), ("probe_tool", {"x": _C})
+        both = (user(_A), assistant("", one, two), _result(_D), _result(_E, 1))
+        many = self._shows(shape, *both, tools=[PROBE_TOOL])
+        text = self._text(shape, [user(_A), assistant(_E, one), _result(_D)], [PROBE_TOOL])
+        late = -1 < text.find(_D) < text.find(_E)
+        return replace(shape, many_calls=many, words_beside_call=not late)
 
     def _thinking(self, shape: ChatShape) -> ChatShape:
         thought = Message(role="assistant", reasoning=_B, content=_C)

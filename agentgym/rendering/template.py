@@ -90,11 +90,11 @@ class TemplateRenderer:
         """Ids between the sampled turn and the next; see `Renderer.bridge`."""
         new = self._special.shield(new_messages)
         ids = self._special.encode(self._ends.following(new, self._special.shield_tools(tools)))
-        last = trace.ids[-1]
-        if last not in self._stop_token_ids:
-            return ids
-        swallowed = not self._ends.answering(new).opens or ids[:1] == [last]
-        return ids[1:] if swallowed else ids
+        end, last = self._ends.answering(new), trace.ids[-1]
+        if last not in self._stop_token_ids or end.opens:
+            return ids[1:] if ids[:1] == [last] else ids
+        end_id = self._special.ids[end.token]
+        return ids[ids.index(end_id) + 1 :] if end_id in ids else ids
 
     def rewritten(
         self, messages: Sequence[Message], tools: Sequence[ToolSchema], *, num_new: int
@@ -231,12 +231,14 @@ def _probes() -> list[tuple[str, list[Message], list[Message]]]:
     result = Message(role="tool", content="1", tool_call_id="call_0", name="probe_tool")
     reasoned = Message(role="assistant", content="b", reasoning="r")
     thoughtful = call.model_copy(update={"reasoning": "r"})
+    wordy = call.model_copy(update={"content": "b"})
     ask, again = user("a"), user("c")
     return [
         ("when the user speaks again", [ask, assistant("b")], [again]),
         ("when the user speaks after reasoning", [ask, reasoned], [again]),
         ("when a tool answers", [ask, call], [result]),
         ("when a tool answers after reasoning", [ask, thoughtful], [result]),
+        ("when a tool answers words with a call", [ask, wordy], [result]),
         ("when the user speaks after tools", [ask, call, result, assistant("b")], [again]),
         (
             "when the user speaks after reasoning about tools",

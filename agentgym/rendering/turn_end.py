@@ -84,11 +84,8 @@ class TurnEnds:
         return self.of_calls if new and new[0].role == "tool" else self.of_words
 
     def following(self, new: Sequence[Message], tools: Sequence[ToolSchema]) -> str:
-        """What the template writes from the end of a turn on, if `new` answers it."""
+        """What the template writes after a turn that `new` answers, its end token included."""
         after = self._after(new, tools, prompt=True)
-        end = self.answering(new)
-        if not end.opens and (start := after.find(end.token)) >= 0:
-            return after[start:]
         found = self._endings(after)
         return after[found[0].start() :] if found else after
 
@@ -127,7 +124,8 @@ class TurnEnds:
                 f"the chat template of {name!r} puts no end token after an assistant's message, so "
                 "a sampled turn could not be closed"
             )
-        token = found[0].group()
+        tokens = [match.group() for match in found]
+        token = next((token for token in tokens if token in self._known), tokens[0])
         last = self._last(token, self._after((), (), prompt=False))
         return TurnEnd(token, last, opens=last is None or self._opens_words(token, len(found)))
 
