@@ -44,7 +44,7 @@ class GlmDialect:
         turn = Turn.of(
             text, finish_reason=finish_reason, prompt_suffix=prompt_suffix, openers=(OPEN,)
         )
-        reader = TagReader(turn, list(_tags(turn.text)), tools, named_blocks=True)
+        reader = TagReader(turn, _tags(turn.text), tools, named_blocks=True)
         while (mark := turn.advance(_MARKS)) is not None:
             if mark.group() == OPEN:
                 reader.read(mark.start())

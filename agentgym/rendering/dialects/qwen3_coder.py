@@ -39,7 +39,7 @@ class Qwen3CoderDialect:
         turn = Turn.of(
             text, finish_reason=finish_reason, prompt_suffix=prompt_suffix, openers=(OPEN,)
         )
-        reader = TagReader(turn, list(_tags(turn.text)), tools, named_blocks=False)
+        reader = TagReader(turn, _tags(turn.text), tools, named_blocks=False)
         while (mark := turn.advance(_MARKS)) is not None:
             if mark.group() in {OPEN, _BARE}:
                 reader.read(mark.start())

@@ -8,12 +8,21 @@ that name which is not given yet. Reading never goes back, so it is linear in th
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from agentgym.rendering.base import ToolSchema
-from agentgym.rendering.dialects.reading import CUT, Turn, call_fields, decode_json, skip_space
+from agentgym.rendering.dialects.reading import (
+    CUT,
+    CallFields,
+    Turn,
+    arguments_of,
+    call_fields,
+    decode_json,
+    skip_space,
+)
 from agentgym.rendering.dialects.values import to_value
 
 Kind = Literal["block", "function", "parameter"]
@@ -23,7 +32,10 @@ _INNER: dict[Kind, tuple[Kind, ...]] = {
     "parameter": (),
 }
 _NAME = re.compile(r"[^\s(){}\[\]\"'<>=,]+")
+_GARBLED_CLOSE = re.compile(r"</(?:parameter|arg_value)[^\s<>]*>?\s*\Z")
 _SNIPPET = 40
+_MAX_TAGS = 20_000
+"""Tags behind that many are text: no turn that means something has them, and they cost time."""
 
 
 class Tag(NamedTuple):
@@ -71,13 +83,15 @@ class TagReader:
     """
 
     turn: Turn
-    tags: Sequence[Tag]
+    written_tags: InitVar[Iterable[Tag]]
     tools: Sequence[ToolSchema]
     named_blocks: bool
+    tags: Sequence[Tag] = field(init=False)
     _schemas: dict[str, Mapping[str, Any]] = field(init=False)
     _index: dict[int, int] = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, written_tags: Iterable[Tag]) -> None:
+        self.tags = list(islice(written_tags, _MAX_TAGS))
         functions = [tool["function"] for tool in self.tools]
         self._schemas = {each["name"]: each.get("parameters") or {} for each in functions}
         self._index = {tag.start: index for index, tag in enumerate(self.tags)}
@@ -135,18 +149,27 @@ class TagReader:
 
     def _json_call(self, index: int) -> Call:
         """Hermes' form, which models of these families fall back to."""
-        start = skip_space(self.turn.text, self.tags[index].text_start)
-        value, end, reason = decode_json(self.turn.text, start)
-        fields = call_fields(value, tools=self.tools)
-        if reason or fields.reason:
-            raise UnreadableError(reason or fields.reason)
+        fields, end = self._json_at(
+            self.tags[index].text_start, lambda value: call_fields(value, tools=self.tools)
+        )
+        return self._closed(self._behind(fields, index, end))
+
+    def _json_at(
+        self, start: int, fields_of: Callable[[Any], CallFields]
+    ) -> tuple[CallFields, int]:
+        value, end, reason = decode_json(self.turn.text, skip_space(self.turn.text, start))
+        fields = CallFields("", {}, reason) if reason else fields_of(value)
+        if fields.reason:
+            raise UnreadableError(fields.reason)
+        return fields, end
+
+    def _behind(self, fields: CallFields, index: int, end: int) -> Call:
+        """The call, with the first tag that does not stand inside its JSON."""
         next_tag = index + 1
         while (tag := self._tag(next_tag)) is not None and tag.start < end:
             next_tag += 1
-        call = Call(fields.name, fields.arguments, next_tag, end)
-        if not self._comes("block", call, closing=True) and self._text(end):
-            raise UnreadableError(f"text after the JSON object: {self._snippet(end)}")
-        return self._closed(call)
+        self._refuse_text(end, len(self.turn.text) if tag is None else tag.start)
+        return Call(fields.name, fields.arguments, next_tag, end)
 
     def _function(self, index: int) -> Call:
         name = self.tags[index].name.strip().strip("\"'")
@@ -158,6 +181,8 @@ class TagReader:
         properties = root.get("properties") or {}
         arguments: dict[str, Any] = {}
         at, end = index + 1, self.tags[index].end
+        if self._text(end).startswith("{"):
+            return self._end_of_function(self._with_json(name, index))
         while True:
             tag = self._tag(at)
             self._refuse_text(end, len(self.turn.text) if tag is None else tag.start)
@@ -171,6 +196,13 @@ class TagReader:
             unused = set(properties) - {key, *arguments} if name in self._schemas else None
             text, at, end = self._value(at, unused)
             arguments[key] = to_value(text, properties.get(key) or {}, root=root)
+
+    def _with_json(self, name: str, index: int) -> Call:
+        """Arguments that are written as one JSON object."""
+        fields, end = self._json_at(
+            self.tags[index].end, lambda value: arguments_of(value, name=name)
+        )
+        return self._behind(fields, index, end)
 
     def _end_of_function(self, call: Call) -> Call:
         tag = self._tag(call.next_tag)
@@ -217,7 +249,9 @@ class TagReader:
         if not (is_clear and opening.opens_value):
             why = "has no value" if is_clear else "is followed by text outside the tags"
             raise UnreadableError(f"the argument {opening.name!a} {why}")
-        text = self.turn.text[opening.end : tag.start].removesuffix("\n")
+        text = self.turn.text[opening.end : tag.start]
+        garbled = _GARBLED_CLOSE.search(text, max(0, text.rfind("</")))
+        text = (text if garbled is None else text[: garbled.start()]).removesuffix("\n")
         return _Value(text if self.named_blocks else text.removeprefix("\n"), at, tag.start)
 
     def _cut_out(self, index: int, end: int) -> str:
@@ -240,7 +274,7 @@ class TagReader:
             return True
         if tag.kind == "block":
             return after.kind != "parameter" and not after.closing
-        return not after.closing or _INNER[after.kind].count(tag.kind) > 0
+        return not after.closing or tag.kind in {after.kind, *_INNER[after.kind]}
 
     def _starts_line(self, position: int) -> bool:
         return position > 0 and self.turn.text[position - 1] == "\n"
@@ -291,9 +325,6 @@ class TagReader:
         """The first characters from `start` on that are no space."""
         position = skip_space(self.turn.text, start)
         return self.turn.text[position : position + _SNIPPET]
-
-    def _snippet(self, start: int) -> str:
-        return ascii(self._text(start))
 
     def _refuse_text(self, start: int, end: int) -> None:
         if not self._between(start, end):
