@@ -30,6 +30,8 @@ async def in_thread(function: Callable[[], T]) -> T:
     finally:
         if future.done() and len(_idle) < _MAX_IDLE:
             _idle.append(worker)
+        else:
+            worker.stop()
 
 
 class Worker:

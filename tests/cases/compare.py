@@ -21,7 +21,7 @@ BOUNDS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
 }
 BOUND = re.compile(r"(<=|>=|<|>)\s*(-?[0-9.]+)")
-UPPER_BOUNDS = {"max_seconds": "seconds"}
+UPPER_BOUNDS = {"max_seconds": "seconds", "max_result_tokens": "result_tokens"}
 BOUND_SUFFIXES = {"_within_s": operator.le, "_at_least": operator.ge}
 VERDICTS = {"error", "raises", "warns"}
 ABSENT = object()
@@ -66,8 +66,15 @@ def _holds(key: str, wanted: Any, actual: Mapping[str, Any], tolerance: float) -
     if rule == "contains":
         return all(text in str(value) for text in ([wanted] if isinstance(wanted, str) else wanted))
     if rule == "mentions":
-        return any(text.lower() in str(value).lower() for text in wanted.split("|"))
+        if isinstance(wanted, list):
+            return all(_mentions(text, value) for text in wanted)
+        return _mentions(wanted, value)
     return False
+
+
+def _mentions(wanted: str, value: Any) -> bool:
+    """One of the texts that bars divide, in any case."""
+    return any(text.lower() in str(value).lower() for text in wanted.split("|"))
 
 
 def same(wanted: Any, value: Any, tolerance: float = 0.0) -> bool:
