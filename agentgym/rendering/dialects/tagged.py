@@ -33,6 +33,7 @@ _INNER: dict[Kind, tuple[Kind, ...]] = {
 }
 _NAME = re.compile(r"[^\s(){}\[\]\"'<>=,]+")
 _GARBLED_CLOSE = re.compile(r"</(?:parameter|arg_value)[^\s<>]*>?\s*\Z")
+_BLOCK_END = "</tool_call>"
 _SNIPPET = 40
 _MAX_TAGS = 20_000
 """Tags behind that many are text: no turn that means something has them, and they cost time."""
@@ -293,7 +294,8 @@ class TagReader:
         return self._text(tag.end)[:1] not in {"", "<", "{", "["}
 
     def _is_cut(self, position: int) -> bool:
-        return self.turn.cut and not self._text(position)
+        """Whether the turn was cut here, or within the block's closing tag."""
+        return self.turn.cut and _BLOCK_END.startswith(self._text(position))
 
     def _give_up(self, index: int, reason: str) -> None:
         """Record the attempt; it ends with its closing tag or before the next one."""
