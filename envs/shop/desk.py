@@ -1,108 +1,131 @@
-"""The tools of the clerk: thin, typed doors to the database."""
+"""The tools of the clerk: thin, typed doors to the database of the trajectory that calls.
 
-from collections.abc import Callable
+They are made once for all episodes; what belongs to one is in the `Desk` that its state holds.
+"""
+
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.envs.shop.database import Database, Method
-from agentgym.tools import Tool, tool
+from agentgym.tools import ToolContext, tool
 
 
+@dataclass(slots=True)
 class Desk:
-    """What one clerk can do, and which orders were looked up.
+    """What one episode's clerk works with."""
+
+    shop: Database
+    seen: set[str] = field(default_factory=set)
+    """Numbers of the orders that were looked up."""
+
+    @classmethod
+    def of(cls, context: ToolContext) -> "Desk":
+        """The desk of the trajectory that calls."""
+        desk = context.state["desk"]
+        assert isinstance(desk, cls)
+        return desk
+
+
+@tool
+async def get_customer(email: str, context: ToolContext) -> dict[str, Any]:
+    """Get a customer with the numbers and products of their orders.
 
     Args:
-        shop: gives the database of the episode that is being played.
-        seen: gives the set of orders that were looked up in it.
+        email: The customer's email address.
     """
+    shop = Desk.of(context).shop
+    customer = shop.customer(email)
+    orders = {
+        number: shop.product(order["product"])["name"]
+        for number, order in shop.orders_of(email).items()
+    }
+    return {**customer, "orders": orders}
 
-    def __init__(self, shop: Callable[[], Database], seen: Callable[[], set[str]]) -> None:
-        self._shop = shop
-        self._seen = seen
 
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        reading = (self.get_customer, self.get_order, self.get_product)
-        writing = (
-            self.refund_order,
-            self.cancel_order,
-            self.change_address,
-            self.exchange_order,
-            self.give_credit,
-        )
-        return (*map(tool, reading), *(tool(parallel=False)(door) for door in writing))
+@tool
+async def get_order(order_id: str, context: ToolContext) -> dict[str, Any]:
+    """Get an order: status, price, dates in days, refunds, address, owner.
 
-    async def get_customer(self, email: str) -> dict[str, Any]:
-        """Get a customer with the numbers and products of their orders.
+    Args:
+        order_id: The order's number, such as W1234.
+    """
+    desk = Desk.of(context)
+    order = desk.shop.order(order_id)
+    desk.seen.add(order_id.strip().upper().removeprefix("#"))
+    return dict(order)
 
-        Args:
-            email: The customer's email address.
-        """
-        shop = self._shop()
-        customer = shop.customer(email)
-        orders = {
-            number: shop.product(order["product"])["name"]
-            for number, order in shop.orders_of(email).items()
-        }
-        return {**customer, "orders": orders}
 
-    async def get_order(self, order_id: str) -> dict[str, Any]:
-        """Get an order: status, price, dates in days, refunds, address, owner.
+@tool
+async def get_product(product_id: str, context: ToolContext) -> dict[str, Any]:
+    """Get a product's name, price and stock.
 
-        Args:
-            order_id: The order's number, such as W1234.
-        """
-        order = self._shop().order(order_id)
-        self._seen().add(order_id.strip().upper().removeprefix("#"))
-        return dict(order)
+    Args:
+        product_id: The product's number, such as P101.
+    """
+    return dict(Desk.of(context).shop.product(product_id))
 
-    async def get_product(self, product_id: str) -> dict[str, Any]:
-        """Get a product's name, price and stock.
 
-        Args:
-            product_id: The product's number, such as P101.
-        """
-        return dict(self._shop().product(product_id))
+@tool(parallel=False)
+async def refund_order(order_id: str, method: Method, context: ToolContext) -> str:
+    """Refund the price of an order.
 
-    async def refund_order(self, order_id: str, method: Method) -> str:
-        """Refund the price of an order.
+    Args:
+        order_id: The order's number.
+        method: To the card (money) or as store credit (credit).
+    """
+    return Desk.of(context).shop.refund(order_id, method)
 
-        Args:
-            order_id: The order's number.
-            method: To the card (money) or as store credit (credit).
-        """
-        return self._shop().refund(order_id, method)
 
-    async def cancel_order(self, order_id: str) -> str:
-        """Cancel an order.
+@tool(parallel=False)
+async def cancel_order(order_id: str, context: ToolContext) -> str:
+    """Cancel an order.
 
-        Args:
-            order_id: The order's number.
-        """
-        return self._shop().cancel(order_id)
+    Args:
+        order_id: The order's number.
+    """
+    return Desk.of(context).shop.cancel(order_id)
 
-    async def change_address(self, order_id: str, address: str) -> str:
-        """Change where an order is sent.
 
-        Args:
-            order_id: The order's number.
-            address: The new address, as the customer wrote it.
-        """
-        return self._shop().change_address(order_id, address)
+@tool(parallel=False)
+async def change_address(order_id: str, address: str, context: ToolContext) -> str:
+    """Change where an order is sent.
 
-    async def exchange_order(self, order_id: str, product_id: str) -> str:
-        """Exchange the product of an order for another one.
+    Args:
+        order_id: The order's number.
+        address: The new address, as the customer wrote it.
+    """
+    return Desk.of(context).shop.change_address(order_id, address)
 
-        Args:
-            order_id: The order's number.
-            product_id: The number of the new product.
-        """
-        return self._shop().exchange(order_id, product_id)
 
-    async def give_credit(self, email: str, dollars: int) -> str:
-        """Give a customer store credit as an apology.
+@tool(parallel=False)
+async def exchange_order(order_id: str, product_id: str, context: ToolContext) -> str:
+    """Exchange the product of an order for another one.
 
-        Args:
-            email: The customer's email address.
-            dollars: How much.
-        """
-        return self._shop().give_credit(email, dollars)
+    Args:
+        order_id: The order's number.
+        product_id: The number of the new product.
+    """
+    return Desk.of(context).shop.exchange(order_id, product_id)
+
+
+@tool(parallel=False)
+async def give_credit(email: str, dollars: int, context: ToolContext) -> str:
+    """Give a customer store credit as an apology.
+
+    Args:
+        email: The customer's email address.
+        dollars: How much.
+    """
+    return Desk.of(context).shop.give_credit(email, dollars)
+
+
+TOOLS = (
+    get_customer,
+    get_order,
+    get_product,
+    refund_order,
+    cancel_order,
+    change_address,
+    exchange_order,
+    give_credit,
+)

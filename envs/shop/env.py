@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.envs.base import Info, ResetResult, StepResult
 from agentgym.envs.levels import checked_levels, leveled_tasks
 from agentgym.envs.shop.database import Database
-from agentgym.envs.shop.desk import Desk
+from agentgym.envs.shop.desk import TOOLS, Desk
 from agentgym.envs.shop.oracle import oracle
 from agentgym.envs.shop.rules import POLICY
 from agentgym.envs.shop.scoring import score
@@ -33,14 +33,14 @@ class ShopEnv(ToolEnv):
 
     system_prompt = POLICY
     reward_weights = {"resolved": 0.4, "reason": 0.5, "brief": 0.1}
+    tools = TOOLS
     max_turns = 12
 
-    shop: Database
-    """Of the episode being played."""
+    _desk: Desk
+    _said: list[str]
 
     def __init__(self, levels: Sequence[int] = (1, 2, 3)) -> None:
         self.levels = checked_levels(levels, LEVELS)
-        self.tools = Desk(lambda: self.shop, lambda: self._seen).tools
 
     def tasks(self, split: str = "train") -> TaskSet:
         """Endless conversations by index; none is in both splits."""
@@ -52,9 +52,9 @@ class ShopEnv(ToolEnv):
     async def areset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
         """A fresh copy of the task's database, and the customer's first message."""
         result = await super().areset(seed=seed, options=options)
-        self.shop = Database(deepcopy(self.episode.task["tables"]))
-        self._seen: set[str] = set()
-        self._said: list[str] = []
+        self._desk = Desk(Database(deepcopy(self.episode.task["tables"])))
+        self.episode.state["desk"] = self._desk
+        self._said = []
         return result
 
     async def astep(self, action: Any) -> StepResult:
@@ -63,7 +63,7 @@ class ShopEnv(ToolEnv):
         if not answered:
             return await super().astep(action)
         turns = self.episode.task["turns"]
-        looked = turns[len(self._said)]["request"][2] in self._seen
+        looked = turns[len(self._said)]["request"][2] in self._desk.seen
         self._said.append(action.content if looked else "")
         if len(self._said) == len(turns):
             return await super().astep(action)
@@ -76,7 +76,7 @@ class ShopEnv(ToolEnv):
         return score(
             episode.task["turns"],
             self._said,
-            state_is_right=self.shop.tables == episode.task["goal"],
+            state_is_right=self._desk.shop.tables == episode.task["goal"],
             num_calls=len(episode.tool_results),
         )
 

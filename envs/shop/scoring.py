@@ -34,8 +34,8 @@ def score(
 
     Args:
         turns: the task's requests with their right outcomes.
-        said: the final messages, one per request, as far as the conversation came; each starts
-            with a mark of whether the order had been looked up.
+        said: the final messages, one per request, as far as the conversation came; empty where
+            the order had not been looked up.
         state_is_right: whether the database is as it should be.
         num_calls: tool calls made.
     """

@@ -80,17 +80,19 @@ def test_the_same_index_is_the_same_task(level: int, index: int, split: str):
 
 @pytest.mark.parametrize("level", EVERY_LEVEL)
 def test_no_conversation_is_in_both_splits(level: int):
+    env = make(level)
     train, held_out = (
-        {json.dumps(make(level).tasks(split)[i]["turns"]) for i in range(150)} for split in SPLITS
+        {json.dumps(env.tasks(split)[i]["turns"]) for i in range(100)} for split in SPLITS
     )
 
-    assert len(held_out) > 140
+    assert len(held_out) > 95
     assert not train & held_out
 
 
 def test_all_requests_and_reasons_occur():
     """Half of the first requests are refused, and no reason is left out."""
-    turns = [make().tasks()[index]["turns"] for index in range(400)]
+    tasks = make().tasks()
+    turns = [tasks[index]["turns"] for index in range(400)]
     reasons = Counter((turn["request"][0], turn["reason"]) for pair in turns for turn in pair)
     refused = sum(pair[0]["reason"] is not None for pair in turns)
 
@@ -195,11 +197,12 @@ def test_random_clerks_earn_next_to_nothing():
 
 def spoiled(call: tuple[str, dict[str, Any]]) -> Policy:
     """The oracle, with one more call before it begins."""
+    env = make()
 
     def policy(task: Task, messages: Sequence[Message]) -> Message:
         if messages[-1].role == "user" and len(messages) == 2:
             return assistant("", call)
-        return make().oracle(task, [m for i, m in enumerate(messages) if i not in (2, 3)])
+        return env.oracle(task, [m for i, m in enumerate(messages) if i not in (2, 3)])
 
     return policy
 
@@ -384,10 +387,8 @@ def test_which_outcomes_are_read(text: str, outcome: tuple[str, str | None] | No
 @few
 def test_reading_an_outcome_never_fails(text: str):
     assert read_outcome(text) is None
-    assert read_outcome(f"Answer: refused {text}") in {
-        None,
-        read_outcome(f"Answer: refused {text}"),
-    }
+    outcome = read_outcome(f"Answer: refused {text}")
+    assert outcome is None or outcome[0] == "refused"
 
 
 @given(indices, indices, st.integers(0, 2**32))
