@@ -16,10 +16,10 @@ from agentgym.errors import AgentGymError, UsageError
 from agentgym.registry import Registry
 
 COMMANDS: Registry[Command] = Registry("command")
-NAMES = ("train", "rollout", "check", "envs", "tools", "new")
+NAMES = ("train", "rollout", "check", "envs", "tools", "new", "serve-env")
 """In the order of the overview."""
 for _name in NAMES:
-    COMMANDS.register(_name, f"agentgym.commands.{_name}:COMMAND")
+    COMMANDS.register(_name, f"agentgym.commands.{_name.replace('-', '_')}:COMMAND")
 
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
 

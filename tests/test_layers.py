@@ -32,7 +32,7 @@ LAYERS: tuple[set[str], ...] = (
     {"tools"},
     {"envs"},
     {"engines", "rendering", "rewards"},
-    {"checking", "display", "evaluation", "plotting", "progress", "rollout", "store", "testing"},
+    {"checking", "display", "evaluation", "plotting", "progress", "rollout", "serving", "store", "testing"},
     {"trainer"},
     {"__main__", "cli", "commands", "viewer"},
 )

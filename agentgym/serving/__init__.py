@@ -1,0 +1,1 @@
+"""Environments over HTTP and WebSocket, for trainers and tools that are not this package."""
