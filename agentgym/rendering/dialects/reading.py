@@ -73,13 +73,19 @@ def decode_json(text: str, position: int = 0) -> Decoded:
     try:
         value, end = _DECODER.raw_decode(text, position)
     except json.JSONDecodeError as error:
-        where = f"{error.msg} at character {error.pos - position}"
+        near = text[error.pos : error.pos + 20]
+        where = f"{error.msg} at character {error.pos - position}, before {near!r}"
         return Decoded(None, position, f"not valid JSON: {where}")
     except RecursionError:
         return Decoded(None, position, "not valid JSON: nested too deeply")
     except ValueError as error:
         return Decoded(None, position, f"not valid JSON: {error}")
     return Decoded(value, end)
+
+
+def _encodable(text: str) -> str:
+    """Half of a surrogate pair, as JSON can escape it, could not be written down."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def skip_space(text: str, position: int) -> int:
@@ -275,7 +281,8 @@ class Turn:
         if len(self.malformed) == MAX_MALFORMED:
             self.stop()
             return
-        self.malformed.append(MalformedCall(id=self.next_id, text=text.strip(), reason=reason))
+        text, reason = (_encodable(said) for said in (text.strip(), reason))
+        self.malformed.append(MalformedCall(id=self.next_id, text=text, reason=reason))
 
     def give_up(self, start: int, reason: str, *, border: re.Pattern[str], close: str = "") -> None:
         """What began at `start` cannot be read.

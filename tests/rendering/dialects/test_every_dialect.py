@@ -193,8 +193,8 @@ def test_reading_is_linear(dialect: Dialect, unit: str) -> None:
     call = dialect.format_call(PLAIN_CALL)
     unit = {"call": call, "open": call[: len(call) // 2]}.get(unit, unit)
     text = unit * (1_000 if len(unit) > 8 else 20_000)
-    start = time.perf_counter()
+    start = time.process_time()
     for finish_reason in ("stop", "length"):
         dialect.parse(text, finish_reason=finish_reason, tools=[TOOL])
 
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
