@@ -44,8 +44,7 @@ def faults_of(played: Played) -> Iterator[str]:
     yield from _masks(played.output.segments)
     yield from _prefixes(played)
     yield from _words(played.output)
-    if RolloutOutput.from_json(played.output.to_json()) != played.output:
-        yield "the record comes back from JSON as another one"
+    yield from _round_trip(played.output)
 
 
 def _lengths(output: RolloutOutput) -> Iterator[str]:
@@ -68,12 +67,22 @@ def _prefixes(played: Played) -> Iterator[str]:
     turn = 0
     for segment in played.output.segments:
         if segment.source == "sampled":
-            if tuple(ids) != played.prompts[turn]:
+            if turn < len(played.prompts) and tuple(ids) != played.prompts[turn]:
                 yield f"turn {turn + 1}: the prompt is not what was recorded before it"
             turn += 1
         ids += segment.ids
     if turn != len(played.prompts):
         yield f"{len(played.prompts)} turns were sampled and {turn} recorded"
+
+
+def _round_trip(output: RolloutOutput) -> Iterator[str]:
+    try:
+        again = RolloutOutput.from_json(output.to_json())
+    except ValueError as error:
+        yield f"the record cannot be read back from JSON: {error}"
+        return
+    if again != output:
+        yield "the record comes back from JSON as another one"
 
 
 def _words(output: RolloutOutput) -> Iterator[str]:

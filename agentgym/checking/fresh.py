@@ -39,8 +39,8 @@ async def fresh_process(subject: Subject) -> Findings:
         return Findings(skipped="another process could not find this env: name it, or its class")
     here = await transcripts(subject)
     request = Request(origin=subject.origin, num_tasks=subject.num_tasks, seed=subject.seed)
-    for hash_seed in _HASH_SEEDS:
-        there = await asyncio.to_thread(_ask, request, hash_seed, subject.timeout_s)
+    asked = [asyncio.to_thread(_ask, request, seed, subject.timeout_s) for seed in _HASH_SEEDS]
+    for there in await asyncio.gather(*asked):
         if there is None:
             return Findings(
                 skipped=f"{subject.name!r} is registered in this process only: register it in a "

@@ -12,7 +12,7 @@ from agentgym.cli import main
 from agentgym.envs import names
 
 PLUGIN = str(Path(__file__).parents[2] / "broken_envs.py")
-NEED_ARGUMENTS = {"mixture": "{parts: [{env: calculator}]}"}
+NEED_ARGUMENTS = {"mixture": "{parts: [calculator, lookup]}"}
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -100,7 +100,7 @@ def test_every_bundled_env_passes(name: str, capsys: pytest.CaptureFixture[str])
     """As anybody would check it."""
     given = ["--env-args", NEED_ARGUMENTS[name]] if name in NEED_ARGUMENTS else []
 
-    code = main(["check", name, *given])
+    code = main(["check", name, "--tasks", "6", *given])
 
     assert code == 0, capsys.readouterr().out
 
