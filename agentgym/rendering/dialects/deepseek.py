@@ -70,7 +70,7 @@ class DeepSeekDialect:
             text,
             finish_reason=finish_reason,
             prompt_suffix=prompt_suffix,
-            openers=(SECTION.open, CALL.open),
+            blocks=(SECTION, CALL),
         )
         read_sections(turn, _MARKS, _read_header, tools=tools)
         return turn.action()

@@ -14,6 +14,7 @@ from agentgym.rendering.base import ParsedAction, ToolSchema
 from agentgym.rendering.dialects.reading import Turn, mark_pattern
 from agentgym.rendering.dialects.tagged import Kind, Tag, TagReader
 from agentgym.rendering.dialects.values import spell
+from agentgym.rendering.reasoning import Marks
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 RESULT = "<tool_response>"
@@ -42,7 +43,10 @@ class GlmDialect:
     ) -> ParsedAction:
         """Read one turn; see `Dialect.parse`."""
         turn = Turn.of(
-            text, finish_reason=finish_reason, prompt_suffix=prompt_suffix, openers=(OPEN,)
+            text,
+            finish_reason=finish_reason,
+            prompt_suffix=prompt_suffix,
+            blocks=(Marks(OPEN, CLOSE),),
         )
         reader = TagReader(turn, _tags(turn.text), tools, named_blocks=True)
         while (mark := turn.advance(_MARKS)) is not None:

@@ -20,6 +20,7 @@ from agentgym.rendering.dialects.reading import (
     mark_pattern,
     skip_space,
 )
+from agentgym.rendering.reasoning import Marks
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 RESULT = "<tool_response>"
@@ -43,7 +44,10 @@ class HermesDialect:
     ) -> ParsedAction:
         """Read one turn; see `Dialect.parse`."""
         turn = Turn.of(
-            text, finish_reason=finish_reason, prompt_suffix=prompt_suffix, openers=(OPEN,)
+            text,
+            finish_reason=finish_reason,
+            prompt_suffix=prompt_suffix,
+            blocks=(Marks(OPEN, CLOSE),),
         )
         while (mark := turn.advance(_MARKS)) is not None:
             if mark.group() == OPEN:

@@ -49,7 +49,7 @@ class KimiDialect:
             text,
             finish_reason=finish_reason,
             prompt_suffix=prompt_suffix,
-            openers=(SECTION.open, CALL.open),
+            blocks=(SECTION, CALL),
         )
         read_sections(turn, _MARKS, _reader(tool_names(tools)), tools=tools)
         return turn.action()

@@ -33,9 +33,11 @@ from agentgym.rendering.dialects.reading import (
     skip_space,
     tool_names,
 )
+from agentgym.rendering.reasoning import Marks
 
 TAGS = ("<|python_tag|>", "<|python_start|>")
 _TAG_END = "<|python_end|>"
+_BLOCKS = tuple(Marks(tag, end) for tag in TAGS for end in "})")
 _HEADERS = ("<|start_header_id|>", "<|header_start|>")
 _FOREIGN = (*_HEADERS, "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>")
 _OBJECT = r"\{\s*\""
@@ -82,7 +84,9 @@ class LlamaDialect:
         tools: Sequence[ToolSchema] = (),
     ) -> ParsedAction:
         """Read one turn; see `Dialect.parse`."""
-        turn = Turn.of(text, finish_reason=finish_reason, prompt_suffix=prompt_suffix, openers=TAGS)
+        turn = Turn.of(
+            text, finish_reason=finish_reason, prompt_suffix=prompt_suffix, blocks=_BLOCKS
+        )
         _Reader(turn, tools, tool_names(tools)).read()
         return turn.action()
 

@@ -18,6 +18,7 @@ from agentgym.rendering.dialects.reading import (
     mark_pattern,
     skip_space,
 )
+from agentgym.rendering.reasoning import Marks
 
 OPEN, RESULT = "[TOOL_CALLS]", "[TOOL_RESULTS]"
 _MARKS = mark_pattern([OPEN, RESULT, "[INST]"])
@@ -45,7 +46,7 @@ class MistralDialect:
             text,
             finish_reason=finish_reason,
             prompt_suffix=prompt_suffix,
-            openers=(OPEN,),
+            blocks=(Marks(OPEN, "}"),),
         )
         while (mark := turn.advance(_MARKS)) is not None:
             if mark.group() != OPEN:

@@ -7,6 +7,7 @@ from agentgym.messages import ToolCall
 from agentgym.rendering.base import ParsedAction, ToolSchema
 from agentgym.rendering.dialects.call_list import read_call_list, told, written
 from agentgym.rendering.dialects.reading import Turn, mark_pattern
+from agentgym.rendering.reasoning import Marks
 
 OPEN, CLOSE, RESULT = "<|tool_call|>", "<|/tool_call|>", "<|tool_response|>"
 _WORD = r"\bfunctools\s{0,8}(?=\[)"
@@ -30,7 +31,10 @@ class PhiDialect:
     ) -> ParsedAction:
         """Read one turn; see `Dialect.parse`."""
         turn = Turn.of(
-            text, finish_reason=finish_reason, prompt_suffix=prompt_suffix, openers=(OPEN,)
+            text,
+            finish_reason=finish_reason,
+            prompt_suffix=prompt_suffix,
+            blocks=(Marks(OPEN, CLOSE),),
         )
         while (mark := turn.advance(_MARKS)) is not None:
             if mark.group() == RESULT or mark.group() in _NEW_MESSAGE:

@@ -13,6 +13,7 @@ from agentgym.rendering.base import ParsedAction, ToolSchema
 from agentgym.rendering.dialects.reading import Turn, mark_pattern
 from agentgym.rendering.dialects.tagged import Kind, Tag, TagReader
 from agentgym.rendering.dialects.values import spell
+from agentgym.rendering.reasoning import Marks
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 RESULT = "<tool_response>"
@@ -37,7 +38,10 @@ class Qwen3CoderDialect:
     ) -> ParsedAction:
         """Read one turn; see `Dialect.parse`."""
         turn = Turn.of(
-            text, finish_reason=finish_reason, prompt_suffix=prompt_suffix, openers=(OPEN,)
+            text,
+            finish_reason=finish_reason,
+            prompt_suffix=prompt_suffix,
+            blocks=(Marks(OPEN, CLOSE),),
         )
         reader = TagReader(turn, _tags(turn.text), tools, named_blocks=False)
         while (mark := turn.advance(_MARKS)) is not None:

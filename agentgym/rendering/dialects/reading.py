@@ -175,6 +175,14 @@ def arguments_of(value: Any, *, name: str, label: str = "the arguments") -> Call
     return CallFields(name, value)
 
 
+def _begun_block(prompt_suffix: str, blocks: Iterable[Marks]) -> str:
+    """The end of the prompt from the last mark on that opened a call and was not closed since."""
+    starts = [prompt_suffix.rfind(block.open) for block in blocks]
+    ends = [prompt_suffix.rfind(block.close) for block in blocks]
+    start = max(starts, default=-1)
+    return prompt_suffix[start:] if start > max(ends, default=-1) else ""
+
+
 @dataclass(slots=True)
 class Turn:
     """The text of one turn, how far it is read, and what was found."""
@@ -199,7 +207,7 @@ class Turn:
         finish_reason: str,
         prompt_suffix: str = "",
         thinking: tuple[Marks, ...] = FAMILIES,
-        openers: Iterable[str] = (),
+        blocks: Iterable[Marks] = (),
     ) -> "Turn":
         """Begin to read.
 
@@ -208,13 +216,11 @@ class Turn:
             finish_reason: as in `Dialect.parse`.
             prompt_suffix: as in `Dialect.parse`.
             thinking: what opens and closes reasoning.
-            openers: marks that open a call, if the prompt may end with one.
+            blocks: what opens and closes a call; one that the prompt leaves open is read whole.
         """
-        suffix = prompt_suffix.rstrip()
-        thought = left_open(suffix, families=thinking)
-        begun = [] if thought is None else [thought.open]
-        begun += [mark for mark in openers if suffix.endswith(mark)]
-        shown = "".join(begun[:1]) + without_end_tokens(text)
+        thought = left_open(prompt_suffix, families=thinking)
+        begun = _begun_block(prompt_suffix, blocks) if thought is None else thought.open
+        shown = begun + without_end_tokens(text)
         return cls(text=shown, cut=finish_reason == "length", raw=text, thinking=thinking)
 
     @property

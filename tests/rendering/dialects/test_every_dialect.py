@@ -124,6 +124,16 @@ def test_a_call_that_is_cut_anywhere_is_whole_or_no_call(
             assert said(read) in ([], [(call.name, call.arguments)]), whole[:end]
 
 
+@json_dialect
+def test_a_call_that_goes_on_in_the_next_turn_is_whole_or_no_call(dialect: Dialect) -> None:
+    """The text before may have begun it; its rest alone must not be taken for another call."""
+    whole = dialect.format_call(CALL)
+    for end in range(len(whole)):
+        read = dialect.parse(whole[end:], finish_reason="stop", prompt_suffix=whole[:end])
+
+        assert said(read) in ([], [(CALL.name, CALL.arguments)]), whole[:end]
+
+
 @every_dialect
 @given(draft=texts)
 @settings(max_examples=12)
