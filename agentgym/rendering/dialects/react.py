@@ -193,7 +193,7 @@ class _Reader:
             has_input = True
         else:
             has_input = self._takes_input_label()
-        name = section.partition("\n")[0].strip(" \t*_`\"'")
+        name = section.partition("\n")[0].strip(" \t*`\"'")
         if name in self._names() or not self._is_no_call(name, has_input):
             self._read_call(start, name, section, has_input)
 
