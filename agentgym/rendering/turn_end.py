@@ -69,6 +69,7 @@ class TurnEnds:
     ) -> None:
         self._render, self._special, self._known = render, special, known
         self._syntax: frozenset[str] = frozenset()
+        self._tail: set[str] = set()
         self.of_words = self._find_of_words(name)
         if shape.many_calls:
             self._syntax = self._find_syntax()
@@ -93,7 +94,8 @@ class TurnEnds:
         """A render without generation prompt, cut before the end of its last turn."""
         while True:
             text = text.rstrip()
-            token = next((token for token in self.tokens if text.endswith(token)), None)
+            tokens = self.tokens | self._tail
+            token = next((token for token in tokens if text.endswith(token)), None)
             if token is None:
                 return text
             text = text.removesuffix(token)
@@ -164,6 +166,7 @@ class TurnEnds:
     def _last(self, token: str, text: str) -> str | None:
         """What ends a turn in `text` that nothing follows."""
         tokens = [match.group() for match in self._endings(text)]
+        self._tail.update(tokens)
         return token if token in tokens else next(iter(tokens), None)
 
 

@@ -66,9 +66,9 @@ def _holds(key: str, wanted: Any, actual: Mapping[str, Any], tolerance: float) -
     if rule == "contains":
         return all(text in str(value) for text in ([wanted] if isinstance(wanted, str) else wanted))
     if rule == "mentions":
-        if isinstance(wanted, list):
-            return all(_mentions(text, value) for text in wanted)
-        return _mentions(wanted, value)
+        return all(
+            _mentions(text, value) for text in ([wanted] if isinstance(wanted, str) else wanted)
+        )
     return False
 
 
@@ -139,9 +139,28 @@ def _raised(wanted: Any, value: Any) -> bool:
 
 
 def _never(wanted: Any, actual: Mapping[str, Any]) -> list[str]:
-    text = json.dumps(actual, ensure_ascii=False, default=str)
+    """Forbidden text stands in a text as it is; anything else is looked for in the JSON."""
     forbidden = wanted if isinstance(wanted, str) else json.dumps(wanted, ensure_ascii=False)
-    return [f"never: {wanted!r} in {text}"] if forbidden in text else []
+    texts = [*_texts(actual), json.dumps(_without_texts(actual), default=str)]
+    if not isinstance(wanted, str):
+        texts = [json.dumps(actual, ensure_ascii=False, default=str)]
+    return [f"never: {wanted!r} in {text}" for text in texts if forbidden in text][:1]
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [text for pair in value.items() for part in pair for text in _texts(part)]
+    if isinstance(value, list | tuple):
+        return [text for item in value for text in _texts(item)]
+    return [value] if isinstance(value, str) else []
+
+
+def _without_texts(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_texts(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_texts(item) for item in value]
+    return "" if isinstance(value, str) else value
 
 
 def _shown(key: str, actual: Mapping[str, Any]) -> str:
