@@ -3,11 +3,13 @@
 They are made once for all episodes; what belongs to one is in the `Desk` that its state holds.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.envs.shop.database import Database, Method
-from agentgym.tools import ToolContext, tool
+from agentgym.envs.shop.rules import Kind
+from agentgym.tools import Tool, ToolContext, tool
 
 
 @dataclass(slots=True)
@@ -119,13 +121,17 @@ async def give_credit(email: str, dollars: int, context: ToolContext) -> str:
     return Desk.of(context).shop.give_credit(email, dollars)
 
 
-TOOLS = (
-    get_customer,
-    get_order,
-    get_product,
-    refund_order,
-    cancel_order,
-    change_address,
-    exchange_order,
-    give_credit,
-)
+_FOR_KIND: dict[Kind, tuple[Tool, ...]] = {
+    "refund": (refund_order,),
+    "cancel": (cancel_order,),
+    "address": (change_address,),
+    "exchange": (get_product, exchange_order),
+    "apology": (get_customer, give_credit),
+}
+
+
+def tools_for(kinds: Collection[Kind], *, by_number: bool) -> tuple[Tool, ...]:
+    """What a clerk needs for these kinds of requests, and to find orders that have no number."""
+    needed = [get_order, *([] if by_number else [get_customer])]
+    needed += [one for kind, tools in _FOR_KIND.items() if kind in kinds for one in tools]
+    return tuple(dict.fromkeys(needed))

@@ -10,9 +10,9 @@ from typing import Any
 from agentgym.envs.base import Info, ResetResult, StepResult
 from agentgym.envs.levels import checked_levels, leveled_tasks
 from agentgym.envs.shop.database import Database
-from agentgym.envs.shop.desk import TOOLS, Desk
+from agentgym.envs.shop.desk import Desk, tools_for
 from agentgym.envs.shop.oracle import oracle
-from agentgym.envs.shop.rules import POLICY
+from agentgym.envs.shop.rules import policy_for
 from agentgym.envs.shop.scoring import score
 from agentgym.envs.shop.tasks import LEVELS, draw
 from agentgym.envs.taskset import TaskSet
@@ -25,15 +25,14 @@ class ShopEnv(ToolEnv):
     """Requests of customers; rewards `resolved` (0.4), `reason` (0.5) and `brief` (0.1).
 
     Args:
-        levels: what is asked, see `tasks.LEVELS`; they take turns.
+        levels: what is asked, see `tasks.LEVELS`; they take turns. Rules and tools are those
+            that they need.
 
     Raises:
         ConfigError: a level that does not exist.
     """
 
-    system_prompt = POLICY
     reward_weights = {"resolved": 0.4, "reason": 0.5, "brief": 0.1}
-    tools = TOOLS
     max_turns = 12
 
     _desk: Desk
@@ -41,6 +40,10 @@ class ShopEnv(ToolEnv):
 
     def __init__(self, levels: Sequence[int] = (1, 2, 3)) -> None:
         self.levels = checked_levels(levels, LEVELS)
+        played = [LEVELS[level] for level in self.levels]
+        kinds = {kind for level in played for kind in level.kinds}
+        self.system_prompt = policy_for(kinds)
+        self.tools = tools_for(kinds, by_number=all(level.by_number for level in played))
 
     def tasks(self, split: str = "train") -> TaskSet:
         """Endless conversations by index; none is in both splits."""

@@ -1,9 +1,10 @@
-"""What the shop allows. The model reads `POLICY`; `decide` is the same in code.
+"""What the shop allows. The model reads `policy_for`; `decide` is the same in code.
 
 Reasons are checked in the order in which the text lists them, so that every request has exactly
 one right outcome.
 """
 
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 from agentgym.envs.shop.database import Database, Method
@@ -15,21 +16,31 @@ LATE_DAYS = 5
 APOLOGY = 10
 APOLOGY_LIMIT = 20
 
-POLICY = f"""You work for a web shop. Look every order up before you decide. Rules, each with the \
-reason to refuse:
-- Always: the order belongs to the customer who writes, else not_owner.
-- Refund: the order is delivered, else not_delivered; it has not been refunded, else \
-already_refunded; it is no final sale, else final_sale; it was delivered at most {MONEY_DAYS} days \
-ago for money, or {CREDIT_DAYS} days ago for store credit, else too_late.
-- Cancel, or change the address: the order is pending, else not_pending.
-- Exchange: the order is delivered, else not_delivered; at most {MONEY_DAYS} days ago, else \
-too_late; the new product costs the same, else other_price, and is in stock, else out_of_stock.
-- Apology: for an order that came {LATE_DAYS} or more days late, else not_late, give {APOLOGY} \
-dollars of store credit, unless the customer's apologies would pass {APOLOGY_LIMIT} dollars, then \
-over_limit.
-Take the first reason in this order. Do nothing that was not asked for, and make no exceptions. \
-When a request is settled, end your message with 'Answer: done' or 'Answer: refused REASON', for \
-example 'Answer: refused too_late'. The customer may then write again."""
+_OPENING = """You work for a web shop. Look every order up before you decide. Rules, each with \
+the reason to refuse:
+- Always: the order belongs to the customer who writes, else not_owner."""
+_RULES: dict[tuple[Kind, ...], str] = {
+    ("refund",): f"""- Refund: the order is delivered, else not_delivered; it has not been \
+refunded, else already_refunded; it is no final sale, else final_sale; it was delivered at most \
+{MONEY_DAYS} days ago for money, or {CREDIT_DAYS} days ago for store credit, else too_late.""",
+    ("cancel", "address"): """- Cancel, or change the address: the order is pending, else \
+not_pending.""",
+    ("exchange",): f"""- Exchange: the order is delivered, else not_delivered; at most \
+{MONEY_DAYS} days ago, else too_late; the new product costs the same, else other_price, and is in \
+stock, else out_of_stock.""",
+    ("apology",): f"""- Apology: for an order that came {LATE_DAYS} or more days late, else \
+not_late, give {APOLOGY} dollars of store credit, unless the customer's apologies would pass \
+{APOLOGY_LIMIT} dollars, then over_limit.""",
+}
+_CLOSING = """Take the first reason in this order. Do nothing that was not asked for, and make no \
+exceptions. When a request is settled, end your message with 'Answer: done' or 'Answer: refused \
+REASON', for example 'Answer: refused too_late'. The customer may then write again."""
+
+
+def policy_for(kinds: Collection[Kind]) -> str:
+    """The rules for these kinds of requests: what is never asked for needs none."""
+    rules = [text for covered, text in _RULES.items() if not set(covered).isdisjoint(kinds)]
+    return "\n".join([_OPENING, *rules, _CLOSING])
 
 
 class Request(NamedTuple):
