@@ -15,5 +15,5 @@ def is_correct(answer: str | None, *, chain: Sequence[str]) -> bool:
 
 def progress(results: Sequence[ToolResult], *, chain: Sequence[str]) -> float:
     """Share of the chain that look-ups have brought to light, from 0 to 1."""
-    seen = {result.content for result in results if result.error is None}
+    seen = {result.content for result in results}
     return sum(code in seen for code in chain[1:]) / (len(chain) - 1)
