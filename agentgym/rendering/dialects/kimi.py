@@ -25,7 +25,7 @@ _MARKS = section_marks(
     ),
     call=Marks(*map(re.escape, CALL)),
     separator=re.escape(SEPARATOR),
-    foreign=r"<\|im_(?:system|user|assistant|end)\|>",
+    foreign=r"<\|im_(?:system|user|assistant|end)\|>|(?m:^## Return of )",
 )
 _ID = re.compile(r"(?:functions\.)?(.+):\d+", re.DOTALL)
 _OTHER_ID = re.compile(r"(?:functions[._])?(.+?)(?:[._:-]\d+)?", re.DOTALL)

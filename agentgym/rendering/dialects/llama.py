@@ -38,8 +38,12 @@ from agentgym.rendering.reasoning import Marks
 TAGS = ("<|python_tag|>", "<|python_start|>")
 _TAG_END = "<|python_end|>"
 _BLOCKS = tuple(Marks(tag, end) for tag in TAGS for end in "})")
-_HEADERS = ("<|start_header_id|>", "<|header_start|>")
-_FOREIGN = (*_HEADERS, "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>")
+RESULT = "<tool_result>"
+_FOREIGN = (
+    RESULT,
+    *("<|start_header_id|>", "<|eot_id|>", "<|eom_id|>"),
+    *("<|header_start|>", "<|eot|>", "<|eom|>"),
+)
 _OBJECT = r"\{\s*\""
 _LIST = r"\[\s*\{\s*\""
 _PYTHON = rf"\[\s*{NAME}\s*\("
@@ -104,7 +108,7 @@ class LlamaDialect:
 
     def format_result(self, content: str) -> str:
         """A result inside a user message."""
-        return f"Result of the tool:\n{content}"
+        return f"{RESULT}\n{content}\n</tool_result>"
 
 
 @dataclass(slots=True)

@@ -263,6 +263,10 @@ class Turn:
         return False
 
     def _think(self, pair: Marks) -> None:
+        start = skip_space(self.text, self.position)
+        while self.text.startswith(pair.open, start):
+            self.position = start + len(pair.open)
+            start = skip_space(self.text, self.position)
         end = self.text.find(pair.close, self.position)
         stop = len(self.text) if end < 0 else end
         self.thoughts.append(self.text[self.position : stop].strip())
