@@ -373,6 +373,15 @@ class HashOrder(Sound):
         return f"{super().prompt(task)} ({' '.join(words)})"
 
 
+class HashTasks(Sound):
+    """Its tasks hold the members of a set as they come, which no prompt shows."""
+
+    def make_task(self, split: str, index: int) -> Task:
+        task = super().make_task(split, index)
+        hints = list({"apple", "pear", "plum", "cherry", "fig", "grape", "melon", "kiwi"})
+        return task.model_copy(update={"data": {**task.data, "hints": hints}})
+
+
 class TellsAnswer(Sound):
     """Says the answer with the question."""
 

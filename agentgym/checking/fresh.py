@@ -23,6 +23,8 @@ from agentgym.errors import EnvError, NotRegisteredError
 
 _MARK = "agentgym-transcripts:"
 _HASH_SEEDS = ("1", "2")
+_SHARE_OF_TIME = 0.8
+"""Of the deadline: the processes must end before the check does."""
 
 
 class Request(BaseModel):
@@ -60,9 +62,10 @@ async def fresh_process(subject: Subject) -> Findings:
 
 
 async def transcripts(subject: Subject) -> list[list[Entry]]:
-    """Of all episodes that are played again."""
+    """Of all episodes that are played again, each after its task."""
     played = [
-        await play(subject, task, seed=seed, policy=policy)
+        [{"turn": "the task", **task.model_dump(mode="json")}]
+        + await play(subject, task, seed=seed, policy=policy)
         for task, seed, policy in members(subject)
     ]
     plain: list[list[Entry]] = json.loads(json.dumps(played))
@@ -71,20 +74,28 @@ async def transcripts(subject: Subject) -> list[list[Entry]]:
 
 def _ask(request: Request, hash_seed: str, timeout_s: float) -> list[list[Entry]] | None:
     """What another process plays; `None` if the env's name is unknown there."""
-    done = subprocess.run(
-        [sys.executable, "-m", "agentgym.checking.fresh"],
-        input=request.model_dump_json(),
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "agentgym.checking.fresh"],
+            input=request.model_dump_json(),
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": _path()},
+            capture_output=True,
+            text=True,
+            timeout=_SHARE_OF_TIME * timeout_s,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvError(f"a new process did not end within {error.timeout:g} s") from error
     for line in done.stdout.splitlines():
         if line.startswith(_MARK):
             answer: list[list[Entry]] | None = json.loads(line.removeprefix(_MARK))
             return answer
     last = (done.stderr.strip().splitlines() or ["no output"])[-1]
     raise EnvError(f"a new process could not play it: {last}")
+
+
+def _path() -> str:
+    """What can be imported here can be imported there."""
+    return os.pathsep.join(filter(None, sys.path))
 
 
 def main() -> None:

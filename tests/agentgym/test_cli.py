@@ -13,6 +13,7 @@ import pytest
 
 from agentgym.cli import COMMANDS, main
 from agentgym.commands.policies import read_script
+from agentgym.config import flag_of
 from agentgym.errors import ConfigError
 from agentgym.trajectory import read_jsonl
 
@@ -84,10 +85,15 @@ def test_every_setting_has_help(name: str, capsys: pytest.CaptureFixture[str]):
         main([name, "--help"])
 
     out = capsys.readouterr().out
-    fields = COMMANDS.get(name).config.model_fields
+    config = COMMANDS.get(name).config
+    fields = config.model_fields
     assert stop.value.code == 0
     assert [field for field, info in fields.items() if not info.description] == []
-    assert all(f"--{field.rstrip('_').replace('_', '-')}" in out for field in fields)
+    assert all(typed_as(field, config.arguments) in out for field in fields)
+
+
+def typed_as(field: str, arguments: tuple[str, ...]) -> str:
+    return field.upper() if field in arguments else flag_of(field)
 
 
 def test_lists_and_help_load_no_torch():

@@ -169,3 +169,37 @@ settings_strategy = st.builds(
 def test_a_saved_config_reads_back_as_the_same_config(settings: Settings):
     """What lies beside a run must start the same run again, whatever strings it holds."""
     assert Settings.model_validate(parse_yaml(to_yaml(settings), "saved")) == settings
+
+
+class Positional(Config):
+    """Has arguments."""
+
+    arguments = ("kind", "count")
+
+    kind: str
+    """What."""
+    count: int = 1
+    """How many."""
+    loud: bool = False
+    """Whether."""
+
+
+def test_arguments_are_given_by_position_and_flags_stand_anywhere():
+    """Commands about one thing read like a sentence."""
+    assert load(Positional, ["dog", "--loud", "3"]) == Positional(kind="dog", count=3, loud=True)
+    assert load(Positional, ["dog"]).count == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], "KIND is required"),
+        (["dog", "x"], "COUNT x: should be a valid integer"),
+        (["dog", "1", "2"], "unknown flag '2'"),
+        (["--kind", "dog"], "unknown flag '--kind'"),
+    ],
+)
+def test_a_wrong_argument_is_named_as_help_shows_it(argv: list[str], words: str):
+    """In capitals, as there is no flag of that name."""
+    with pytest.raises(ConfigError, match=words):
+        load(Positional, argv)

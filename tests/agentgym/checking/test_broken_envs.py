@@ -47,6 +47,7 @@ FAULTS: dict[str, tuple[str, str]] = {
     "WrongSchema": ("tools", "arguments that fit the schema are refused: {'a': 1}"),
     "SameToolNames": ("tools", "two tools are called 'add'"),
     "HashOrder": ("fresh_process", "a new process plays another episode; reset: observation"),
+    "HashTasks": ("fresh_process", "the task: data"),
     "TellsAnswer": ("answer_hidden", "4 of 4 first observations say the answer"),
     "NumpyReward": ("episodes", "the reward np.float64(0.0) of type float64"),
     "NumpyEnd": ("episodes", "terminated=np.True_ of type bool"),
@@ -63,7 +64,7 @@ RELATED = {
 }
 """What must fail too: nothing can be reset, so Gymnasium cannot either."""
 HANGING = {"Hangs", "BlocksTheLoop"}
-NEEDS_A_PROCESS = {"HashOrder"}
+NEEDS_A_PROCESS = {"HashOrder", "HashTasks"}
 
 
 @pytest.fixture(scope="module")
