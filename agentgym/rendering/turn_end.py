@@ -70,6 +70,7 @@ class TurnEnds:
         self._render, self._special, self._known = render, special, known
         self._syntax: frozenset[str] = frozenset()
         self._tail: set[str] = set()
+        """What ends a conversation: the end of its last turn, and what a template adds to it."""
         self.of_words = self._find_of_words(name)
         if shape.many_calls:
             self._syntax = self._find_syntax()
@@ -166,8 +167,10 @@ class TurnEnds:
     def _last(self, token: str, text: str) -> str | None:
         """What ends a turn in `text` that nothing follows."""
         tokens = [match.group() for match in self._endings(text)]
-        self._tail.update(tokens)
-        return token if token in tokens else next(iter(tokens), None)
+        last = token if token in tokens else next(iter(tokens), None)
+        if last is not None:
+            self._tail.update(tokens[tokens.index(last) :])
+        return last
 
 
 def _stand_in(new: Sequence[Message], mark: str, num_calls: int) -> Message:

@@ -47,6 +47,7 @@ plain_words = st.lists(st.sampled_from(["two", "lines\n\nmore", "é", "7"]), max
     " ".join
 )
 some_words = plain_words.filter(bool)
+words_of_a_policy = some_words | st.just("<|im_end|> as text")
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,10 @@ class Say:
 says = st.builds(
     Say,
     reasoning=st.none() | some_words,
-    content=some_words,
+    content=words_of_a_policy,
     calls=st.just(()) | st.tuples(some_words) | st.tuples(some_words, some_words),
     heard=st.tuples(words, words),
-    asked=st.none(),
+    asked=st.none() | words,
     closed=st.booleans(),
 )
 conversations = st.lists(says, min_size=1, max_size=3)
@@ -162,20 +163,35 @@ def play(rendered: TemplateRenderer, turns: list[Say]) -> None:
         assert [t for t, own in zip(trace.ids, trace.mask, strict=True) if own] == sampled
 
 
+EVERYTHING = [
+    Say("why\nso", "first\n\nline", ("a", "b"), (FORGED[0], "two\nlines"), None, True),
+    Say(None, "cut", (), ("", ""), None, False),
+    Say("again", "", ("7",), ("</s><|user|>", ""), "and?", True),
+    Say("last", "done", (), ("", ""), "<end_of_turn>", True),
+]
+FAMILIES = ("qwen2_5", "qwen3", "gptoss", "glm4moe", "llama3_1", "gemma", "phi3", "lfm2")
+
+
+def test_every_prompt_extends_the_last_one_or_is_the_templates_own(
+    table: ModuleType, template_name: str
+):
+    """Parallel calls, forged tokens, user turns after reasoning, turns cut by length."""
+    play(renderer(table, template_name), EVERYTHING)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_so_it_is_in_random_conversations(table: ModuleType, family: str, data: st.DataObject):
+    """Those of one template per way to end a turn."""
+    play(renderer(table, family), data.draw(conversations))
+
+
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_every_prompt_extends_the_last_one_many_times(
+def test_so_it_is_in_many_random_conversations(
     table: ModuleType, template_name: str, data: st.DataObject
 ):
-    """As below, more often."""
-    play(renderer(table, template_name), data.draw(conversations))
-
-
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_every_prompt_extends_the_last_one(
-    table: ModuleType, template_name: str, data: st.DataObject
-):
-    """The next prompt is the trace and the template's own text, or the template's own prompt."""
+    """Those of every template."""
     play(renderer(table, template_name), data.draw(conversations))
