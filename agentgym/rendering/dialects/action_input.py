@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.rendering.base import ToolSchema
-from agentgym.rendering.dialects.pythonic import read_python_call
-from agentgym.rendering.dialects.reading import (
+from agentgym.rendering.dialects.json_calls import (
     CallFields,
     arguments_of,
     call_fields,
     decode_json,
     has_no_parameters,
 )
+from agentgym.rendering.dialects.pythonic import read_python_call
 from agentgym.rendering.dialects.values import read_literal, to_value
 
 _NAME_KEYS = ("name", "action", "tool", "tool_name")

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from agentgym.messages import ToolCall
 from agentgym.rendering.base import ToolSchema
-from agentgym.rendering.dialects.reading import CUT, Turn, call_fields, decode_json, skip_space
+from agentgym.rendering.dialects.json_calls import call_fields, decode_json
+from agentgym.rendering.dialects.reading import CUT, Turn, skip_space
 
 
 def read_call_list(turn: Turn, *, border: re.Pattern[str], tools: Sequence[ToolSchema]) -> None:

@@ -12,14 +12,8 @@ from dataclasses import dataclass
 
 from agentgym.messages import ToolCall
 from agentgym.rendering.base import ParsedAction, ToolSchema
-from agentgym.rendering.dialects.reading import (
-    CUT,
-    Turn,
-    arguments_of,
-    decode_json,
-    skip_space,
-    tool_names,
-)
+from agentgym.rendering.dialects.json_calls import arguments_of, decode_json, tool_names
+from agentgym.rendering.dialects.reading import CUT, Turn, skip_space
 
 START, CHANNEL, MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 CALL, RETURN = "<|call|>", "<|return|>"

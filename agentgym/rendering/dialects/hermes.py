@@ -11,15 +11,8 @@ from collections.abc import Sequence
 
 from agentgym.messages import ToolCall
 from agentgym.rendering.base import ParsedAction, ToolSchema
-from agentgym.rendering.dialects.reading import (
-    CUT,
-    CallFields,
-    Turn,
-    call_fields,
-    decode_json,
-    mark_pattern,
-    skip_space,
-)
+from agentgym.rendering.dialects.json_calls import CallFields, call_fields, decode_json
+from agentgym.rendering.dialects.reading import CUT, Turn, mark_pattern, skip_space
 from agentgym.rendering.reasoning import Marks
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from agentgym.messages import ToolCall
 from agentgym.rendering.base import ParsedAction, ToolSchema
 from agentgym.rendering.dialects.call_list import told
-from agentgym.rendering.dialects.reading import Turn, tool_names
+from agentgym.rendering.dialects.json_calls import tool_names
+from agentgym.rendering.dialects.reading import Turn
 from agentgym.rendering.dialects.sections import Header, read_sections, section_marks
 from agentgym.rendering.reasoning import Marks
 

@@ -15,6 +15,12 @@ from typing import Any, Literal
 from agentgym.messages import ToolCall
 from agentgym.rendering.base import ParsedAction, ToolSchema
 from agentgym.rendering.dialects.call_list import told
+from agentgym.rendering.dialects.json_calls import (
+    ARGUMENT_KEYS,
+    call_fields,
+    decode_json,
+    tool_names,
+)
 from agentgym.rendering.dialects.pythonic import (
     NAME,
     PythonCall,
@@ -22,17 +28,7 @@ from agentgym.rendering.dialects.pythonic import (
     read_python_call,
     written_call,
 )
-from agentgym.rendering.dialects.reading import (
-    ARGUMENT_KEYS,
-    CUT,
-    MAX_MALFORMED,
-    Turn,
-    call_fields,
-    decode_json,
-    mark_pattern,
-    skip_space,
-    tool_names,
-)
+from agentgym.rendering.dialects.reading import CUT, MAX_MALFORMED, Turn, mark_pattern, skip_space
 from agentgym.rendering.reasoning import Marks
 
 TAGS = ("<|python_tag|>", "<|python_start|>")

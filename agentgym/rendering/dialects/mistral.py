@@ -10,14 +10,8 @@ from collections.abc import Sequence
 from agentgym.messages import ToolCall
 from agentgym.rendering.base import ParsedAction, ToolSchema
 from agentgym.rendering.dialects.call_list import read_call_list, told, written
-from agentgym.rendering.dialects.reading import (
-    Turn,
-    arguments_of,
-    decode_json,
-    has_no_parameters,
-    mark_pattern,
-    skip_space,
-)
+from agentgym.rendering.dialects.json_calls import arguments_of, decode_json, has_no_parameters
+from agentgym.rendering.dialects.reading import Turn, mark_pattern, skip_space
 from agentgym.rendering.reasoning import Marks
 
 OPEN, RESULT = "[TOOL_CALLS]", "[TOOL_RESULTS]"

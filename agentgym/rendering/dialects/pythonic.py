@@ -9,7 +9,8 @@ import re
 from typing import Any, NamedTuple
 
 from agentgym.jsonable import MAX_DEPTH
-from agentgym.rendering.dialects.reading import finite, skip_space
+from agentgym.rendering.dialects.json_calls import finite
+from agentgym.rendering.dialects.reading import skip_space
 
 NAME = r"[\w\-][\w.\-]*"
 _HEAD = re.compile(rf"({NAME})\s*\(")

@@ -14,13 +14,11 @@ from typing import Any
 from agentgym.messages import ToolCall
 from agentgym.rendering.base import ParsedAction, ToolSchema
 from agentgym.rendering.dialects.action_input import read_input
+from agentgym.rendering.dialects.json_calls import CallFields, decode_json, has_no_parameters
 from agentgym.rendering.dialects.reading import (
     CUT,
     MAX_MALFORMED,
-    CallFields,
     Turn,
-    decode_json,
-    has_no_parameters,
     skip_space,
     without_end_tokens,
 )

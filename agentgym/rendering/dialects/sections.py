@@ -9,15 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from agentgym.rendering.base import ToolSchema
-from agentgym.rendering.dialects.reading import (
-    CUT,
+from agentgym.rendering.dialects.json_calls import (
     CallFields,
-    Turn,
     arguments_of,
     decode_json,
     has_no_parameters,
-    skip_space,
 )
+from agentgym.rendering.dialects.reading import CUT, Turn, skip_space
 from agentgym.rendering.reasoning import FAMILIES, Marks
 
 

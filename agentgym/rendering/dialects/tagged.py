@@ -14,15 +14,13 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from agentgym.rendering.base import ToolSchema
-from agentgym.rendering.dialects.reading import (
-    CUT,
+from agentgym.rendering.dialects.json_calls import (
     CallFields,
-    Turn,
     arguments_of,
     call_fields,
     decode_json,
-    skip_space,
 )
+from agentgym.rendering.dialects.reading import CUT, Turn, skip_space
 from agentgym.rendering.dialects.values import to_value
 
 Kind = Literal["block", "function", "parameter"]

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from agentgym.rendering.dialects.json_calls import decode_json
 from agentgym.rendering.dialects.pythonic import read_python_call
-from agentgym.rendering.dialects.reading import decode_json
 
 _MAX_SCHEMA_DEPTH = 16
 
