@@ -11,7 +11,8 @@ from functools import cache
 
 from agentgym.envs.calculator.oracle import oracle
 from agentgym.envs.calculator.scoring import has_exact_form, read_answer
-from agentgym.envs.calculator.tasks import LEVELS, SPLITS, make_task
+from agentgym.envs.calculator.tasks import LEVELS, draw
+from agentgym.envs.levels import checked_levels, leveled_tasks
 from agentgym.envs.taskset import TaskSet
 from agentgym.envs.tool_env import Episode, ToolEnv
 from agentgym.errors import ConfigError, ToolError
@@ -48,14 +49,11 @@ class CalculatorEnv(ToolEnv):
     def __init__(
         self, levels: Sequence[int] = (1, 2, 3), *, max_operations_per_call: int | None = 1
     ) -> None:
-        unknown = sorted(set(levels) - set(LEVELS))
-        if unknown or not levels:
-            raise ConfigError(f"levels must be some of {sorted(LEVELS)}, got {list(levels)}")
+        self.levels = checked_levels(levels, LEVELS)
         if max_operations_per_call is not None and max_operations_per_call < 1:
             raise ConfigError(
                 f"max_operations_per_call must be at least 1, got {max_operations_per_call}"
             )
-        self.levels = tuple(levels)
         self.tools = (limited_calculator(max_operations_per_call),)
 
     def tasks(self, split: str = "train") -> TaskSet:
@@ -64,10 +62,7 @@ class CalculatorEnv(ToolEnv):
         Raises:
             ConfigError: the split is neither "train" nor "eval".
         """
-        known = next((name for name in SPLITS if name == split), None)
-        if known is None:
-            raise ConfigError(f"split must be one of {list(SPLITS)}, got {split!r}")
-        return TaskSet.procedural(lambda index: make_task(index, split=known, levels=self.levels))
+        return leveled_tasks(draw, split=split, levels=self.levels)
 
     def prompt(self, task: Task) -> str:
         return str(task["question"])

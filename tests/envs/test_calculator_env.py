@@ -19,7 +19,8 @@ from agentgym.envs.calculator.arithmetic import (
 )
 from agentgym.envs.calculator.oracle import fill
 from agentgym.envs.calculator.scoring import has_exact_form, read_answer
-from agentgym.envs.calculator.tasks import LEVELS, make_task, split_of
+from agentgym.envs.calculator.tasks import LEVELS
+from agentgym.envs.levels import split_of
 from agentgym.errors import ConfigError
 from agentgym.messages import Message, assistant
 from agentgym.tools.calculator import calculator
@@ -62,8 +63,8 @@ def test_the_same_index_is_the_same_task(index: int, split: str):
 @given(indices, indices, st.sampled_from(EVERY_LEVEL))
 def test_no_formula_is_in_both_splits(index: int, other: int, level: int):
     """The formula alone decides, so another wording cannot carry a problem over."""
-    train = make_task(index, split="train", levels=[level])
-    held_out = make_task(other, split="eval", levels=[level])
+    train = make_env(level).tasks("train")[index]
+    held_out = make_env(level).tasks("eval")[other]
 
     assert train["steps"] != held_out["steps"]
     assert split_of(formula(train)) == "train"
