@@ -1,4 +1,4 @@
-"""Calls of Llama 3 and 4: bare JSON, JSON behind `<|python_tag|>`, and Python's call syntax.
+"""Calls of Llama 3 and 4, and of LFM2: JSON, bare or behind a tag, and Python's call syntax.
 
 A turn is read in any of these forms, whichever its dialect writes: models mix them.
 """

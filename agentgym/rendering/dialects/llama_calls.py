@@ -22,13 +22,14 @@ from agentgym.rendering.dialects.pythonic import NAME, PythonCall, balanced_end,
 from agentgym.rendering.dialects.reading import CUT, MAX_MALFORMED, Turn, mark_pattern, skip_space
 from agentgym.rendering.reasoning import Marks
 
-TAGS = ("<|python_tag|>", "<|python_start|>")
-_TAG_END = "<|python_end|>"
+TAGS = ("<|python_tag|>", "<|python_start|>", "<|tool_call_start|>")
+"""Of Llama 3, Llama 4, and LFM2, which writes the same calls."""
+_TAG_ENDS = ("<|python_end|>", "<|tool_call_end|>")
 BLOCKS = tuple(Marks(tag, end) for tag in TAGS for end in "})")
 """Behind the tag a call is open until its last bracket."""
 RESULT = "<tool_result>"
 _FOREIGN = (
-    RESULT,
+    *(RESULT, "<|tool_response_start|>"),
     *("<|start_header_id|>", "<|eot_id|>", "<|eom_id|>"),
     *("<|header_start|>", "<|eot|>", "<|eom|>"),
 )
@@ -37,9 +38,9 @@ _LIST = r"\[\s*\{\s*\""
 _PYTHON = rf"\[\s*{NAME}\s*\("
 _PYTHON_START = re.compile(_PYTHON)
 _START = re.compile(f"{_OBJECT}|{_LIST}|{_PYTHON}")
-_MARKS = mark_pattern([*TAGS, _TAG_END, *_FOREIGN], patterns=[_START.pattern])
+_MARKS = mark_pattern([*TAGS, *_TAG_ENDS, *_FOREIGN], patterns=[_START.pattern])
 _BORDER = re.compile(
-    "|".join(map(re.escape, [*TAGS, _TAG_END, *_FOREIGN])) + r"|;\s{0,8}(?=\{)|\n(?=[{\[])"
+    "|".join(map(re.escape, [*TAGS, *_TAG_ENDS, *_FOREIGN])) + r"|;\s{0,8}(?=\{)|\n(?=[{\[])"
 )
 _SEPARATOR = re.compile(rf"\s*+(?:[;,]\s*+)?(?=\Z|{_START.pattern})")
 _SHAPE = re.compile(
@@ -81,7 +82,7 @@ class LlamaReader:
                 turn.stop()
             elif word in TAGS:
                 self._read_tagged()
-            elif word != _TAG_END:
+            elif word not in _TAG_ENDS:
                 turn.position = mark.start()
                 place = self._place()
                 if self._read_one(place):
