@@ -40,7 +40,14 @@ MARKS = [
     *("<arg_value>", "</arg_value>", "<|channel|>", "analysis", "commentary", "final", "<|end|>"),
     *(" to=functions.f", "<|message|>", "<|start|>", "assistant", "<|call|>", "<|return|>"),
     *("Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:"),
-    *('{"name": "f", "arguments": {}}', '{"name": "f", "parameters": {}}', '{"a": "b"}', "{}"),
+    *(
+        '"\\ud83d"',
+        "'\\ud83d'",
+        '{"name": "f", "arguments": {}}',
+        '{"name": "f", "parameters": {}}',
+        '{"a": "b"}',
+        "{}",
+    ),
     *("{", "}", "[", "]", '"', "'", "\\", ",", ":", "\n", " ", "null", "1e9", "\ud83d", "é"),
 ]
 texts = st.lists(st.sampled_from(MARKS), max_size=24).map("".join)
@@ -96,6 +103,8 @@ def test_any_text_can_be_read(
     assert all(call.reason for call in read.malformed)
     ids = [call.id for call in read.calls] + [call.id for call in read.malformed]
     assert len(set(ids)) == len(ids)
+    if "\ud83d" not in text:  # which no tokenizer decodes to
+        assert read.to_message(turn=0).model_dump_json()
 
 
 @json_dialect
