@@ -14,6 +14,7 @@ from agentgym.envs import Env
 from agentgym.envs.contract import Contract, ResetResult, StepResult
 from agentgym.errors import AgentGymError, EnvError, EpisodeOverError, UsageError
 from agentgym.messages import user
+from agentgym.tools import Tool
 
 _TEXTS = ("", "x", "Answer: 1", "äß→字🙂\n\t\x00", "<|im_end|>" * 3, "word " * 5000)
 CALLS = Policy("random calls", random_calls)
@@ -107,8 +108,11 @@ class _SyncSide:
     """An env whose async methods are its sync ones."""
 
     def __init__(self, env: Env) -> None:
-        self.unwrapped, self.tools = env.unwrapped, env.tools
-        self._env = env
+        self.unwrapped, self._env = env.unwrapped, env
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return self._env.tools
 
     async def areset(self, **options: Any) -> ResetResult:
         return self._env.reset(**options)
