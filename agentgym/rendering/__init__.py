@@ -42,7 +42,8 @@ def renderer_for(
 
     Args:
         tokenizer: a Hugging Face tokenizer; its `name_or_path` decides.
-        dialect_name: how the model writes tool calls; `auto` asks its chat template.
+        dialect_name: how the model writes tool calls; `auto` asks its chat template. Where that
+            writes them otherwise, tools are told in the dialect's own words.
         template_kwargs: handed to the template at every render.
         stop_token_ids: ids that end a turn beside those found.
         on_rewrite: what to do about a template that shows earlier turns otherwise when new messages
@@ -53,7 +54,7 @@ def renderer_for(
         ConfigError: the template cannot be used; says why.
         NotRegisteredError: there is no such dialect.
     """
-    if not Path(tokenizer.name_or_path).exists():
+    if dialect_name == AUTO and not Path(tokenizer.name_or_path).exists():
         from agentgym.rendering.known import KnownRenderer, is_known
 
         if is_known(tokenizer.name_or_path):

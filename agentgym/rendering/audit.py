@@ -14,6 +14,7 @@ from agentgym.rendering.base import ToolSchema
 from agentgym.rendering.chat_shape import ChatShape
 from agentgym.rendering.chat_template import ChatTemplate, Tokenizer
 from agentgym.rendering.dialects import dialect
+from agentgym.rendering.dialects.detect import AUTO, resolve_dialect
 from agentgym.rendering.template import TemplateRenderer
 
 
@@ -51,7 +52,7 @@ class HistoryAudit:
 def audit_template(
     tokenizer: Tokenizer,
     *,
-    dialect_name: str = "hermes",
+    dialect_name: str = AUTO,
     template_kwargs: Mapping[str, Any] | None = None,
     today: date | None = None,
 ) -> TemplateAudit:
@@ -59,14 +60,14 @@ def audit_template(
 
     Args:
         tokenizer: needs no more than what `TemplateRenderer` uses of it.
-        dialect_name: how calls are written where the template cannot.
+        dialect_name: how the model writes calls; `auto` asks the template.
         template_kwargs: handed to the template at every render.
         today: what a template is told that asks for the date.
     """
     try:
         renderer = TemplateRenderer(
             tokenizer,
-            dialect(dialect_name),
+            dialect(resolve_dialect(dialect_name, tokenizer.chat_template)),
             template_kwargs=template_kwargs,
             on_rewrite="fork",
             today=today,

@@ -177,9 +177,19 @@ class _Prober:
         for calls in ("mapping", "text", "spelled"):
             tried = replace(shape, tools=True, calls=calls)
             if self._shows(tried, *turn, tools=[PROBE_TOOL]):
-                return self._calling_much(tried)
+                return self._calling_much(tried) if self._speaks(tried, turn) else shape
         tried = replace(shape, results=True)
         return tried if self._shows(tried, *turn) else shape
+
+    def _speaks(self, shape: ChatShape, turn: Sequence[Message]) -> bool:
+        """Whether the template writes calls as the dialect does: else it would teach another."""
+        if self._dialect.name == self._template.dialect:
+            return True
+        before, written = (self._text(shape, turn[:length], [PROBE_TOOL]) for length in (1, 2))
+        parsed = self._dialect.parse(
+            written.removeprefix(before), finish_reason="stop", tools=[PROBE_TOOL]
+        )
+        return [call.arguments for call in parsed.calls] == [{"x": _B}]
 
     def _calling_much(self, shape: ChatShape) -> ChatShape:
         """Two calls in a message, and words beside one."""

@@ -15,6 +15,7 @@ from jinja2 import TemplateError
 
 from agentgym.errors import ConfigError
 from agentgym.rendering.base import ToolSchema
+from agentgym.rendering.dialects.detect import detect_dialect
 
 _FAILURES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a template can raise on a conversation it was not written for."""
@@ -61,6 +62,8 @@ class ChatTemplate:
         self._kwargs = dict(template_kwargs)
         self.today = today or date.today()
         given = tokenizer.chat_template
+        self.dialect = detect_dialect(given)
+        """Name of the dialect that its marks tell."""
         by_name = given if isinstance(given, dict) else {"default": given}
         self.reads_clock = any(_CLOCK in text for text in by_name.values())
         """Whether the template may ask for the date."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from agentgym.messages import Message, ToolCall, system, user
 from agentgym.rendering.dialects import dialect
+from agentgym.rendering.dialects.detect import detect_dialect
 from agentgym.rendering.history import shown_otherwise
 from agentgym.rendering.template import TemplateRenderer
 from agentgym.tokens import Segment, TokenTrace
@@ -98,9 +99,9 @@ _RENDERERS: dict[str, TemplateRenderer] = {}
 
 def renderer(table: ModuleType, name: str) -> TemplateRenderer:
     if name not in _RENDERERS:
-        _RENDERERS[name] = TemplateRenderer(
-            table.stand_in(name), dialect("hermes"), today=date(2026, 11, 29)
-        )
+        tokenizer = table.stand_in(name)
+        spoken = dialect(detect_dialect(tokenizer.chat_template))
+        _RENDERERS[name] = TemplateRenderer(tokenizer, spoken, today=date(2026, 11, 29))
     return _RENDERERS[name]
 
 
