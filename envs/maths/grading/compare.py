@@ -51,6 +51,8 @@ class Comparison:
             return self._quantities(a, b)
         if isinstance(a, Items) and isinstance(b, Items):
             return self._items(a, b)
+        if isinstance(a, Items) or isinstance(b, Items):
+            return self._only_item(a, b) or self._only_item(b, a)
         if isinstance(a, Interval) and isinstance(b, Interval):
             return a.includes == b.includes and (
                 self.any_same(a.low, b.low) and self.any_same(a.high, b.high)
@@ -68,6 +70,12 @@ class Comparison:
         left = a.values if isinstance(a, Named) else (a,)
         right = b.values if isinstance(b, Named) else (b,)
         return self.any_same(left, right)
+
+    def _only_item(self, a: Value, b: Value) -> bool:
+        """A set of one value is as good as the value."""
+        if not isinstance(a, Items) or a.kind not in _UNORDERED or len(a.items) != 1:
+            return False
+        return self.any_same(a.items[0], (b,))
 
     def _quantities(self, a: Quantity, b: Quantity) -> bool:
         if a.unit and b.unit and a.unit.dimensions != b.unit.dimensions:

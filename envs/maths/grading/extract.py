@@ -20,6 +20,8 @@ _SPAN = re.compile(
     r"\$\$(.{1,500}?)\$\$|\$(.{1,500}?)\$|\\\((.{1,500}?)\\\)|\\\[(.{1,500}?)\\\]", re.DOTALL
 )
 _BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
+_DISPLAY = re.compile(r"(\\\[|\\\()\s*\n\s*|(?<=\$\$)\s*\n\s*(?=[^$\n]+\n\s*\$\$)")
+_OPTION = re.compile(r"\b(?:option|choice)\s+(\(?[A-H]\)?)(?![A-Za-z])", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.;!?](?:\s|$)")
 _PROSE = re.compile(r"(?<![\\{A-Za-z])[A-Za-z']{2,}(?:[\s,]+[A-Za-z']+){2,}")
 _NUMBER = re.compile(
@@ -28,6 +30,8 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _MAX_DEPTH = 5
+_MAX_SEARCHED = 4_000
+"""Characters searched for a formula or number that nothing announces."""
 
 
 def extract(text: str) -> str | None:
@@ -85,11 +89,12 @@ def _inside_box(text: str, start: int) -> str | None:
 
 
 def _unmarked(text: str) -> str:
+    text = _DISPLAY.sub(lambda match: match.group(1) or "", text)
     if hashes := _HASHES.findall(text):
         return str(hashes[-1]).strip()
     announced = [match for match in _MARKER.finditer(text) if match.group(1).strip(" *")]
     if announced:
-        return _first_sentence(announced[-1].group(1))
+        return _first_sentence(announced[-1].group(1)[:_MAX_SEARCHED])
     return _whole_or_last(text.strip())
 
 
@@ -108,13 +113,17 @@ def _after_number(text: str) -> str:
 
 
 def _whole_or_last(text: str) -> str:
-    if "\n" not in text and not _PROSE.search(_SPAN.sub(" ", text)):
+    is_short = len(text) <= _MAX_SEARCHED and "\n" not in text
+    if is_short and not _PROSE.search(_SPAN.sub(" ", text)):
         return text
+    text = text[-_MAX_SEARCHED:]
     if spans := _spans(text):
         return spans[-1]
     if bold := _BOLD.findall(text):
         return str(bold[-1])
     numbers = _NUMBER.findall(text)
+    if not numbers and (options := _OPTION.findall(text)):
+        return str(options[-1])
     return str(numbers[-1]) if numbers else text
 
 

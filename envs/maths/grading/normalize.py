@@ -67,6 +67,8 @@ _MACROS = (
     (re.compile(r"\\sqrt\s*(\d|[A-Za-z])(?![A-Za-z])"), r"\\sqrt{\1}"),
     (re.compile(r"\^\s*\{?\s*(?:\\circ|\\degree)\s*\}?|\\degree(?![A-Za-z])"), r"^\\circ "),
     (re.compile(r"\\%"), "%"),
+    (re.compile(r"(?<=\d)\s*x\s*(?=10\s*\^)"), r" \\times "),
+    (re.compile(r"\\+$"), ""),
     (re.compile(r"\{,\}"), ","),
     (re.compile(r"\*\*(?=\s|$)|^\*\*|(?<=\s)\*\*(?=\S+\*\*)"), " "),
 )

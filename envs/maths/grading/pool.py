@@ -45,12 +45,15 @@ class _Process:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self.is_ready = self._read(_START_S) is not None
+        self._is_ready = False
 
     def ask(self, job: dict[str, object], seconds: float) -> bool | None:
         """The worker's answer; `None` if there was none in time."""
         assert self._popen.stdin is not None
         try:
+            if not self._is_ready and self._read(_START_S) is None:
+                return None
+            self._is_ready = True
             self._popen.stdin.write(json.dumps(job).encode() + b"\n")
             self._popen.stdin.flush()
             return self._read(seconds)
@@ -108,25 +111,28 @@ class Pool:
         job: dict[str, object] = {"a": a, "b": b, "tolerance": tolerance, "seconds": seconds}
         with self._slots:
             process = self._take()
-            answer = process.ask(job, seconds) if process.is_ready else None
+            answer = process.ask(job, seconds)
             self._give_back(process, usable=answer is not None)
         return bool(answer)
 
     def _take(self) -> _Process:
         with self._lock:
-            if self._free:
-                return self._free.pop()
+            return self._free.pop() if self._free else self._start()
+
+    def _start(self) -> _Process:
         process = _Process()
-        with self._lock:
-            self._all.add(process)
+        self._all.add(process)
         return process
 
     def _give_back(self, process: _Process, *, usable: bool) -> None:
         with self._lock:
-            if usable and process in self._all:
+            is_ours = process in self._all
+            if is_ours and usable:
                 self._free.append(process)
                 return
             self._all.discard(process)
+            if is_ours:
+                self._free.append(self._start())  # loads while nobody waits for it
         process.kill()
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ _PERCENT = re.compile(r"\s*(?:%|per ?cent(?:age points?)?)$", re.IGNORECASE)
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _SCALE = re.compile(rf"(.*\d)\s*({'|'.join(_SCALES)})\b(.*)", re.IGNORECASE)
 _MARKED_SCALE = re.compile(rf"{TEXT}\s*({'|'.join(_SCALES)})\s*{END}", re.IGNORECASE)
-_MARKED = re.compile(rf"{TEXT}([^{END}]*){END}(\^\{{?\d\}}?)?")
+_MARKED = re.compile(rf"{TEXT}([^{END}]*){END}\s*(\^\{{?\d\}}?)?")
 _UNIT = re.compile(
     r"(?P<value>.*?(?:[\d)\]}!]|\\pi|[A-Za-z] ))\s*(?P<unit>\^\\circ ?[CF]?"
     r"|(?:square|cubic|sq) [A-Za-z]{2,}|[A-Za-z]{2,}[A-Za-z/. ]*(?:\^ ?\{?\d\}?)?(?:/[A-Za-z]+)?"

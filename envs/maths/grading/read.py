@@ -52,7 +52,7 @@ def read(text: str, depth: int = _MAX_DEPTH) -> Readings:
         return ()
     if choice := _choice(text, depth):
         return choice
-    for attempt in (_empty_set, _relation, _assignment, _union, _plus_minus, _matrix):
+    for attempt in (_named_set, _relation, _assignment, _union, _plus_minus, _matrix):
         if (found := attempt(text, depth)) is not None:
             return found
     return _bracketed(text, depth) or _sequence(text, depth) or read_single(text)
@@ -70,7 +70,10 @@ def _choice(text: str, depth: int) -> Readings:
     return ()
 
 
-def _empty_set(text: str, _: int) -> Readings | None:
+def _named_set(text: str, _: int) -> Readings | None:
+    if key(text) == key(r"\mathbb{R}"):
+        ends = read_single(r"-\infty"), read_single(r"\infty")
+        return (Interval(*ends, (False, False)), Quantity(text, None))
     return (Words("empty set"),) if key(text) in {r"\emptyset", r"\{\}"} else None
 
 
