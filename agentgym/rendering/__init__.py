@@ -1,6 +1,7 @@
 """Messages and tools to token ids, and sampled ids back to what they say."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,9 @@ def renderer_for(
 ) -> Renderer:
     """The renderer of a model: hand-written where its family is known, else its chat template.
 
+    A family that its renderer cannot serve, such as for want of a download, is served by the
+    template too.
+
     Args:
         tokenizer: a Hugging Face tokenizer; its `name_or_path` decides.
         dialect_name: how the model writes tool calls; `auto` asks its chat template. Where that
@@ -55,14 +59,12 @@ def renderer_for(
         NotRegisteredError: there is no such dialect.
     """
     if dialect_name == AUTO and not Path(tokenizer.name_or_path).exists():
-        from agentgym.rendering.known import KnownRenderer, is_known
+        from agentgym.rendering.known import FamilyUnusableError, KnownRenderer, is_known
 
         if is_known(tokenizer.name_or_path):
-            return KnownRenderer(
-                tokenizer,
-                template_kwargs=dict(template_kwargs or {}),
-                on_rewrite=on_rewrite,
-            )
+            arguments = dict(template_kwargs or {})
+            with suppress(FamilyUnusableError):
+                return KnownRenderer(tokenizer, template_kwargs=arguments, on_rewrite=on_rewrite)
     return TemplateRenderer(
         tokenizer,
         dialect(resolve_dialect(dialect_name, tokenizer.chat_template)),

@@ -6,12 +6,18 @@ from typing import Any
 from renderers import AutoRendererConfig, create_renderer
 from renderers.base import MODEL_RENDERER_MAP, ParsedToolCall, ToolCallParseStatus
 
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, boundary
 from agentgym.messages import MalformedCall, Message, ToolCall, assistant, merged, user
 from agentgym.rendering.base import ParsedAction, ToolSchema
 from agentgym.rendering.history import OnRewrite, shown_otherwise
+from agentgym.rendering.reasoning import left_open
 from agentgym.rendering.special import SpecialTokens
+from agentgym.rendering.turn_end import stand_in
 from agentgym.tokens import TokenTrace
+
+
+class FamilyUnusableError(ConfigError):
+    """The package cannot render with this tokenizer, or lacks a file that it would download."""
 
 
 def is_known(name_or_path: str) -> bool:
@@ -31,6 +37,7 @@ class KnownRenderer:
         on_rewrite: what to do about a template that drops reasoning when new messages come.
 
     Raises:
+        FamilyUnusableError: the package cannot serve the tokenizer.
         ConfigError: `refuse`, and the model's template does so.
     """
 
@@ -51,9 +58,10 @@ class KnownRenderer:
 
     def _create(self, template_kwargs: dict[str, Any], *, keep: bool) -> Any:
         config = AutoRendererConfig(thinking_retention="all" if keep else None)
-        return create_renderer(
-            self._tokenizer, config, chat_template_kwargs=template_kwargs or None
-        )
+        with boundary(FamilyUnusableError, "the renderers package"):
+            return create_renderer(
+                self._tokenizer, config, chat_template_kwargs=template_kwargs or None
+            )
 
     @property
     def stop_token_ids(self) -> frozenset[int]:
@@ -111,7 +119,7 @@ class KnownRenderer:
         """From the end token on, as after a turn that the family would have sampled."""
         question = [user("x")]
         prompt = self.render(question, tools)
-        whole = self._ids([*question, assistant("y")], tools, prompt=False)
+        whole = self._ids([*question, stand_in(new_messages, "y")], tools, prompt=False)
         stops = [index for index, token in enumerate(whole) if token in self.stop_token_ids]
         turn = whole[len(prompt) : stops[-1] + 1]
         added = self._bridged(prompt, turn, new_messages, tools)
@@ -159,7 +167,9 @@ class KnownRenderer:
         prefix: str = "",
     ) -> ParsedAction:
         """What the sampled turn says."""
-        response = self._template.parse_response(list(ids), tools=_specs(tools))
+        thought = left_open(prefix)
+        begun = [] if thought is None else self._special.encode(thought.open)
+        response = self._template.parse_response([*begun, *ids], tools=_specs(tools))
         calls = list(enumerate(response.tool_calls))
         return ParsedAction(
             content=response.content.strip(),

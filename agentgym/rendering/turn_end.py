@@ -111,7 +111,7 @@ class TurnEnds:
     ) -> str:
         """What stands after an assistant's words that `new` answers."""
         mark = next(m for m in _MARKS if not any(m in message.content for message in new))
-        said = _stand_in(new, mark, num_calls)
+        said = stand_in(new, mark, num_calls)
         text = self._render([user("x"), said, *new], tools, prompt=prompt)
         return text.rpartition(mark)[2]
 
@@ -147,7 +147,7 @@ class TurnEnds:
         return frozenset(two - one)
 
     def _calling(self, number: int) -> str:
-        said = _stand_in((), _MARKS[0], number)
+        said = stand_in((), _MARKS[0], number)
         return self._render([user("x"), said], [PROBE_TOOL], prompt=False)
 
     def _find_of_calls(self) -> TurnEnd:
@@ -173,7 +173,7 @@ class TurnEnds:
         return last
 
 
-def _stand_in(new: Sequence[Message], mark: str, num_calls: int) -> Message:
+def stand_in(new: Sequence[Message], mark: str, num_calls: int = 0) -> Message:
     """An assistant message that `new` can answer: it made the calls that are answered."""
     results = [message for message in new if message.role == "tool"]
     calls = [

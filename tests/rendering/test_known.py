@@ -6,6 +6,7 @@ from agentgym.errors import ConfigError
 from agentgym.messages import Message, assistant, system, user
 from agentgym.rendering import Renderer, renderer_for
 from agentgym.rendering.known import KnownRenderer
+from agentgym.rendering.template import TemplateRenderer
 from agentgym.testing import byte_tokenizer
 from agentgym.tokens import Segment, TokenTrace
 
@@ -122,6 +123,39 @@ def test_what_is_not_rewritten_is_bridged(qwen3: Renderer):
     added = [qwen3.decode(qwen3.bridge(t, [user("again")], tools=[])) for t in [*turns, cut]]
 
     assert added == [added[0]] * 3 + ["<|im_end|>" + added[0]]
+
+
+def test_a_family_that_cannot_be_served_goes_by_its_template():
+    """The hand-written renderer of GLM needs tokens that this tokenizer lacks."""
+    tokenizer = byte_tokenizer()
+    tokenizer.name_or_path = "zai-org/GLM-5"
+
+    assert isinstance(renderer_for(tokenizer), TemplateRenderer)
+
+
+def test_a_result_after_a_call_that_could_not_be_read_is_bridged():
+    """Gemma bridges results only after calls; what the policy wrote instead stays as sampled."""
+    marks = ("<|turn>", "<turn|>", "<|tool_call>", "<tool_call|>", "<|tool_response>")
+    more = ("<tool_response|>", "<|channel>", "<channel|>", "<|tool>", "<tool|>", "<|think|>")
+    rest = ("<pad>", "<bos>", "<eos>", "<image|>", "<|image>", "<|image|>", '<|"|>')
+    tokenizer = byte_tokenizer(specials=(*rest, *marks, *more), eos="<turn|>")
+    tokenizer.bos_token, tokenizer.name_or_path = "<bos>", "google/gemma-4-E2B-it"
+    gemma = renderer_for(tokenizer)
+    prompt = Segment(ids=tuple(gemma.render([user("q")], [ADD])), source="template")
+    ids = tuple(gemma.encode("call:add{"))
+    turn = Segment(ids=ids, source="sampled", logprobs=(-1.0,) * len(ids), policy_version=0)
+
+    added = gemma.decode(gemma.bridge(TokenTrace([prompt, turn]), [tool("7")], tools=[ADD]))
+
+    assert isinstance(gemma, KnownRenderer)
+    assert "response:add" in added
+
+
+def test_a_turn_that_goes_on_inside_its_reasoning_is_read_so(qwen3: Renderer):
+    """What stands before it in the same message decides."""
+    read = qwen3.parse(qwen3.encode("hm"), finish_reason="stop", prefix="<think>\nfirst")
+
+    assert (read.reasoning, read.content) == ("hm", "")
 
 
 def test_a_family_that_rewrites_is_refused_at_start_up_if_so_wanted():
