@@ -329,6 +329,40 @@ class NoText(Talks):
         return 42, {}
 
 
+class Cancels(Talks):
+    """Lets a cancellation of its own out."""
+
+    async def astep(self, action: Any) -> Any:
+        raise asyncio.CancelledError
+
+
+class ListOfTasks(Sound):
+    """Keeps its tasks in a list."""
+
+    def tasks(self, split: str = "train") -> Any:
+        return [self.make_task(split, index) for index in range(8)]
+
+
+class NoOracle(Sound):
+    """Its oracle has nothing to say."""
+
+    def oracle(self, task: Task, messages: list[Message]) -> Any:
+        return None
+
+
+class NoRange(Sound):
+    """Declares no range."""
+
+    reward_range = None  # type: ignore[assignment]
+
+
+class HangsInClose(Talks):
+    """Waits for a server that never says goodbye."""
+
+    def close(self) -> None:
+        time.sleep(3600)
+
+
 class Silent(Talks):
     """Goes on without a word."""
 

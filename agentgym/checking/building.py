@@ -35,9 +35,9 @@ async def building(subject: Subject) -> Findings:
     subject.discard(second)
     if not isinstance(first, Env):
         return Findings([f"{type(first).__name__} is no agentgym.envs.Env: derive from it"])
-    low, high = innermost(first).reward_range
-    if not low < high:
-        return Findings([f"reward_range {(low, high)} is empty: give (lowest, highest) return"])
+    given = innermost(first).reward_range
+    if not (isinstance(given, tuple) and len(given) == 2 and given[0] < given[1]):
+        return Findings([f"reward_range is {given!r}: give (lowest, highest) return"])
     return Findings(note=type(first.unwrapped).__name__)
 
 

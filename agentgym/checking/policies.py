@@ -128,7 +128,11 @@ def oracle(view: View) -> Message:
     env = view.env.unwrapped
     assert isinstance(env, HasOracle)
     said = env.oracle(view.task, list(view.messages))
-    return said if isinstance(said, Message) else assistant(str(said))
+    if isinstance(said, str):
+        return assistant(said)
+    if not isinstance(said, Message):
+        raise TypeError(f"the oracle returned {said!r}: return an assistant message")
+    return said
 
 
 ORACLE = Policy("oracle", oracle)

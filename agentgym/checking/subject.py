@@ -3,6 +3,7 @@
 The last is what a check that hangs is told by: whatever calls the env says so first.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from agentgym.checking.policies import ORACLE, Policy, has_oracle
 from agentgym.envs import Env, Task, TaskSet, make
 from agentgym.errors import EnvError, EpisodeError, UsageError, boundary
 
-EXITS = (SystemExit, KeyboardInterrupt)
+EXITS = (SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+"""What an env may raise without ending the checker; nobody else cancels a check."""
 _BUILDING = "building the env"
 SPLITS = ("train", "eval")
 
@@ -98,6 +100,9 @@ class Subject:
         with self.asking(f"tasks({split!r})"):
             tasks = env.tasks(split)
         self.discard(env)
+        if not isinstance(tasks, TaskSet):
+            kind = type(tasks).__name__
+            raise EnvError(f"tasks({split!r}) returned a {kind}: return a TaskSet")
         return tasks
 
     def first_tasks(self, split: str, count: int) -> list[Task]:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from agentgym.checking import CheckReport, CheckResult, Status, check_env, check_tool
 from agentgym.checking.api import NUM_TASKS, TIMEOUT_S
-from agentgym.checking.report import lines_of
+from agentgym.checking.report import SYMBOLS, lines_of
 from agentgym.commands import Command
 from agentgym.commands.sections import PluginSection
 
@@ -24,6 +24,8 @@ STYLES = {
     Status.WARNED: "yellow",
     Status.SKIPPED: "dim",
 }
+PLAIN_SYMBOLS = str.maketrans({"✓": "+", "✗": "x", SYMBOLS[Status.SKIPPED]: "-"})
+"""For a terminal or a file that cannot hold the others."""
 
 
 class CheckConfig(PluginSection):
@@ -85,6 +87,11 @@ def _report(settings: CheckConfig, show: Any) -> CheckReport:
 
 def _print(console: Console, text: str, style: str) -> None:
     """Long lines stay whole: what is cut off may be what to do."""
+    try:
+        text.encode(console.encoding)
+    except UnicodeEncodeError:
+        plain = text.translate(PLAIN_SYMBOLS)
+        text = plain.encode(console.encoding, "replace").decode(console.encoding)
     console.print(Text(text, style), soft_wrap=True)
 
 

@@ -39,6 +39,7 @@ def test_a_bundled_env_passes_as_a_class() -> None:
     assert report.result("oracle").messages == ("mean return 1 of 1",)
 
 
+@pytest.mark.slow
 def test_a_wrapped_env_passes_by_name() -> None:
     """A turn limit given at registration is a wrapper around the env."""
     register("Limited-v0", CalculatorEnv, max_turns=6)

@@ -42,6 +42,11 @@ FAULTS: dict[str, tuple[str, str]] = {
     "Hangs": ("episodes", "hangs: no answer from step 1 (task 'train-0'"),
     "BlocksTheLoop": ("episodes", "hangs: no answer from step 1"),
     "NoText": ("episodes", "no list of messages: 42"),
+    "Cancels": ("episodes", "CancelledError"),
+    "ListOfTasks": ("tasks_exist", "tasks('train') returned a list: return a TaskSet"),
+    "NoOracle": ("episodes", "the oracle returned None: return an assistant message"),
+    "NoRange": ("build", "reward_range is None: give (lowest, highest)"),
+    "HangsInClose": ("build", "hangs: no answer from close before reset"),
     "Silent": ("episodes", "went on without a message"),
     "BadSchema": ("tools", "properties.x.type: 'int' is not valid"),
     "WrongSchema": ("tools", "arguments that fit the schema are refused: {'a': 1}"),
@@ -60,10 +65,11 @@ RELATED = {
     "NoText": {"registration"},
     "Exits": {"registration"},
     "CannotReset": {"registration"},
+    "ListOfTasks": {"registration"},
     "SameToolNames": {"episodes"},
 }
-"""What must fail too: nothing can be reset, so Gymnasium cannot either."""
-HANGING = {"Hangs", "BlocksTheLoop"}
+"""What must fail too: where nothing can be reset, Gymnasium cannot either."""
+HANGING = {"Hangs", "BlocksTheLoop", "HangsInClose"}
 NEEDS_A_PROCESS = {"HashOrder", "HashTasks"}
 
 

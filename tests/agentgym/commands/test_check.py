@@ -94,6 +94,15 @@ def test_what_the_caller_must_change_is_one_line(
     assert captured.out == ""
 
 
+def test_a_terminal_without_unicode_gets_plain_letters() -> None:
+    """As in a bare container, or in a log of another encoding."""
+    done = run("no-range", "--plugins", PLUGIN, PYTHONIOENCODING="ascii")
+
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("x build            it can be built\n")
+    assert "\n- registration " in done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_every_bundled_env_passes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
