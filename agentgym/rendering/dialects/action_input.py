@@ -16,40 +16,47 @@ from agentgym.rendering.dialects.json_calls import (
     decode_json,
     has_no_parameters,
 )
-from agentgym.rendering.dialects.pythonic import read_python_call
+from agentgym.rendering.dialects.pythonic import balanced_end, read_python_call
 from agentgym.rendering.dialects.values import read_literal, to_value
 
 _NAME_KEYS = ("name", "action", "tool", "tool_name")
 _INPUT_KEYS = ("arguments", "parameters", "action_input", "input", "tool_input", "args")
 _NO_INPUT = {"none", "null", "n/a", "no input"}
-_PAIR = re.compile(r"[^\W\d]\w*\s*=[^=]")
+_PAIR = re.compile(r"([^\W\d]\w*)\s*=[^=]")
 
 
 def read_input(text: str, *, name: str | None, tools: Sequence[ToolSchema]) -> CallFields:
     """A call from its input.
 
     Args:
-        text: the input; may be in brackets.
+        text: the input.
         name: of the tool; `None` if the input has it.
         tools: what a bare value can be an argument of.
     """
     text = text.strip()
     if name is None:
         return _whole_call(text, _object(text), tools)
-    if text[:1] + text[-1:] in {"()", "[]"} and decode_json(text).reason:
-        text = text[1:-1].strip()
     value = _object(text)
     if value is not None:
         return CallFields(name, value)
     if text.startswith("{"):
         return arguments_of(text, name=name, label="the Action Input")
-    if _PAIR.match(text):
+    pair = _PAIR.match(text)
+    if pair is not None and pair[1] in (_parameters(name, tools).get("properties") or {}):
         call = read_python_call(f"f({text})", 0)
         is_whole = not call.reason and call.end == len(text) + len("f()")
         return CallFields(name, call.arguments) if is_whole else _not_an_object(name)
     if not text or text.lower() in _NO_INPUT:
         return _empty(text, name=name, tools=tools)
     return _bare_values(text, name=name, tools=tools)
+
+
+def read_in_brackets(text: str, *, name: str, tools: Sequence[ToolSchema]) -> CallFields:
+    """A call from its input in round or square brackets, as `name(...)` has it."""
+    text = text.strip()
+    if balanced_end(text, 0) != len(text):
+        return _not_an_object(name)
+    return read_input(text[1:-1], name=name, tools=tools)
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -89,10 +96,18 @@ def _bare_values(text: str, *, name: str, tools: Sequence[ToolSchema]) -> CallFi
         values = [text]
     if len(keys) != len(values):
         return _not_an_object(name)
+    if any(_holds_objects(value) for value in values):
+        return _not_an_object(name)
     written = zip(keys, map(_unquoted, values), strict=True)
     return CallFields(
         name, {key: to_value(value, properties[key] or {}, root=schema) for key, value in written}
     )
+
+
+def _holds_objects(text: str) -> bool:
+    """A list of objects was meant as JSON, not as the value of one argument."""
+    value = read_literal(text).value
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
 def _unquoted(text: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from agentgym.messages import ToolCall
 from agentgym.rendering.base import ParsedAction, ToolSchema
-from agentgym.rendering.dialects.json_calls import arguments_of, decode_json, tool_names
+from agentgym.rendering.dialects.json_calls import arguments_of, decode_json, has_no_parameters
 from agentgym.rendering.dialects.reading import CUT, Turn, skip_space
 
 START, CHANNEL, MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
@@ -42,7 +42,7 @@ class HarmonyDialect:
         """Read one turn; see `Dialect.parse`."""
         begun = _begun_message(prompt_suffix)
         turn = Turn(begun + text, cut=finish_reason == "length", raw=text, thinking=())
-        reader = _Reader(turn, first_sampled=len(begun), tools=tool_names(tools))
+        reader = _Reader(turn, first_sampled=len(begun), tools=tools)
         while not turn.at_end:
             reader.read_message()
         return turn.action()
@@ -103,7 +103,7 @@ class _Reader:
     turn: Turn
     first_sampled: int
     """Where the sampled text begins, behind what the prompt began."""
-    tools: frozenset[str]
+    tools: Sequence[ToolSchema]
 
     def read_message(self) -> None:
         turn = self.turn
@@ -155,6 +155,8 @@ class _Reader:
         body_end = self._go_behind_body()
         if not reason and turn.text[end:body_end].strip():
             reason = "text after the JSON object"
+        if not turn.text[start:body_end].strip() and has_no_parameters(name, self.tools):
+            value, reason = {}, ""
         fields = arguments_of(value, name=name, label=f"the arguments of {name}")
         reason = reason or fields.reason or ("" if name else "to=functions. names no tool")
         if turn.cut and body_end == len(turn.text):

@@ -13,7 +13,7 @@ from typing import Any
 
 from agentgym.messages import ToolCall
 from agentgym.rendering.base import ParsedAction, ToolSchema
-from agentgym.rendering.dialects.action_input import read_input
+from agentgym.rendering.dialects.action_input import read_in_brackets, read_input
 from agentgym.rendering.dialects.json_calls import CallFields, decode_json, has_no_parameters
 from agentgym.rendering.dialects.reading import (
     CUT,
@@ -192,6 +192,9 @@ class _Reader:
         else:
             has_input = self._takes_input_label()
         name = section.partition("\n")[0].strip(" \t*`\"'")
+        bare = name.strip("[]<>().: ")
+        if has_input and bare in self._names():
+            name = bare
         if name in self._names() or not self._is_no_call(name, has_input):
             self._read_call(start, name, section, has_input)
 
@@ -288,7 +291,7 @@ class _Reader:
         if body.startswith("{"):
             return read_input(body, name=None, tools=self.tools)
         if glued is not None:
-            return read_input(body[glued.end(1) :], name=glued[1], tools=self.tools)
+            return read_in_brackets(body[glued.end(1) :], name=glued[1], tools=self.tools)
         if has_no_parameters(name, self.tools):
             return CallFields(name, {})
         return self._named(name, CallFields("", {}, f"the Action Input of {name!a} is missing"))

@@ -11,8 +11,12 @@ from agentgym.rendering import ParsedAction, dialect
 
 HARMONY = dialect("harmony")
 TOOLS = [
-    {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
-    for name in ("search", "container.exec", "web-browsing")
+    {"type": "function", "function": {"name": name, "parameters": parameters}}
+    for name, parameters in {
+        "search": {"type": "object", "properties": {"query": {"type": "string"}}},
+        "container.exec": {"type": "object", "properties": {}},
+        "web-browsing": {"type": "object", "properties": {}},
+    }.items()
 ]
 ANALYSIS = "<|channel|>analysis<|message|>why<|end|><|start|>assistant"
 FINAL = "<|channel|>final<|message|>It is 4.<|return|>"
@@ -100,6 +104,13 @@ def test_a_body_that_is_no_object_is_told(body: str, reason: str) -> None:
     assert said(action) == [SEARCH]
     assert len(action.malformed) == 1
     assert reason in action.malformed[0].reason
+
+
+def test_a_tool_without_arguments_needs_no_body() -> None:
+    """What could be left out is nothing."""
+    assert said(read("<|channel|>commentary to=functions.container.exec<|message|><|call|>")) == [
+        ("container.exec", {})
+    ]
 
 
 def test_arguments_may_be_a_json_text() -> None:

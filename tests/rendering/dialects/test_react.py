@@ -98,6 +98,15 @@ def test_forms_of_a_call(text: str) -> None:
         ("Action: nope\nAction Input: {}", [("nope", {})]),
         ('Action: search\nAction Input: {"query": "007"}', [("search", {"query": "007"})]),
         ("Action: calculator\nAction Input: 007", [("calculator", {"expression": "007"})]),
+        (
+            "Action: calculator\nAction Input: (1+2)*(3)",
+            [("calculator", {"expression": "(1+2)*(3)"})],
+        ),
+        ("Action: calculator((1+2)*(3))", [("calculator", {"expression": "(1+2)*(3)"})]),
+        ("Action: calculator\nAction Input: a=1", [("calculator", {"expression": "a=1"})]),
+        ("Action: calculator\nAction Input: [1, 2]", [("calculator", {"expression": "[1, 2]"})]),
+        ("Action: [square].\nAction Input: 5", [("square", {"n": 5})]),
+        ("Action: square()\nAction Input: 5", [("square", {"n": 5})]),
         ("Action: calculator\nAction Input: `2+2`", [("calculator", {"expression": "2+2"})]),
         (
             'Action: search\nAction Input: {"query": "x\nObservation: y\nAction: z"}',
@@ -128,6 +137,8 @@ def test_arguments(text: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
         ('Action:\nAction Input: {"query": "a"}', "names no tool"),
         ('Action Input: {"query": "a"}', "without an Action"),
         ('Action: {"action_input": "a"}', "names no tool"),
+        ('Action: search\nAction Input: [{"query": "a"}]', "must be a JSON object"),
+        ("Action: calculator(1)+(2)", "must be a JSON object"),
         ("Action: search(query=foo)", "must be a JSON object"),
     ],
 )
