@@ -38,7 +38,8 @@ FAMILIES: dict[str, Family] = {}
 def register_family(prefix: str, entry_point: str, summary: str) -> None:
     """Make every env of another library known as `prefix/NAME`, or as `prefix` alone.
 
-    Nothing is imported or listed: the adapter itself refuses names it does not know.
+    Nothing is imported or listed: the adapter itself refuses names it does not know. Gymnasium knows
+    an env of a family once it has been asked for here.
 
     Raises:
         ConfigError: something else has this prefix.
@@ -152,9 +153,10 @@ def _of_family(name: str) -> EnvSpec | None:
     if prefix not in FAMILIES:
         return None
     try:
-        return EnvSpec(name, FAMILIES[prefix].entry_point, kwargs={"name": inner} if inner else {})
+        spec = EnvSpec(name, FAMILIES[prefix].entry_point, kwargs={"name": inner} if inner else {})
     except gymnasium.error.Error:
         return None
+    return registry.setdefault(name, spec)
 
 
 def _version(spec: EnvSpec) -> int:

@@ -19,6 +19,7 @@ from agentgym.messages import Message, user
 from agentgym.trajectory import StopReason, Task
 
 _SPLITS = ("train", "eval")
+_OURS = ("agentgym", "gymnasium", "reasoning-gym", "textarena")
 _MAX_MISTAKES = 3
 _MAX_NAMED_ACTIONS = 100
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m(.*?)\x1b\[0m", re.DOTALL)
@@ -76,7 +77,7 @@ class GymnasiumTextEnv(Env):
         self._mistakes = 0
 
     def tasks(self, split: str = "train") -> TaskSet:
-        """Endless episodes by index: even seeds to train on, odd ones held out.
+        """Endless episodes by index: even numbers to train on, odd ones held out.
 
         Raises:
             ConfigError: the split is neither "train" nor "eval".
@@ -85,15 +86,15 @@ class GymnasiumTextEnv(Env):
             raise ConfigError(f"split must be one of {list(_SPLITS)}, got {split!r}")
         parity = _SPLITS.index(split)
         return TaskSet.procedural(
-            lambda index: Task(id=f"{split}-{index}", data={"seed": 2 * index + parity})
+            lambda index: Task(id=f"{split}-{index}", data={"episode": 2 * index + parity})
         )
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
-        """Begin the episode of a task; only its seed matters."""
+        """Begin the episode of a task; its number is the seed."""
         task = self.pick_task(options)
         self._total, self._mistakes = 0.0, 0
         with boundary(EnvError, f"gymnasium/{self.name}: reset"):
-            observation, _ = self._inner.reset(seed=int(task["seed"]))
+            observation, _ = self._inner.reset(seed=int(task["episode"]))
             seen = self._describe(observation)
         asked = "\n\n".join(filter(None, (self._rules, self._how_to_act(), seen)))
         return [user(asked)], {"task_id": task.id}
@@ -156,7 +157,8 @@ class GymnasiumTextEnv(Env):
 
 def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     if name not in gymnasium.registry:
-        raise NotRegisteredError("env of Gymnasium", name, sorted(gymnasium.registry))
+        known = [spec.id for spec in gymnasium.registry.values() if spec.namespace not in _OURS]
+        raise NotRegisteredError("env of Gymnasium", name, sorted(known))
     with boundary(ConfigError, f"gymnasium/{name} cannot be built"):
         env = gymnasium.make(name, disable_env_checker=True, **options)
         if "render_mode" in options or "ansi" not in env.metadata.get("render_modes", ()):

@@ -55,7 +55,7 @@ class TextArenaEnv(Env):
         _check(name, json.dumps(self.options, sort_keys=True))
 
     def tasks(self, split: str = "train") -> TaskSet:
-        """Endless games by index: even seeds to train on, odd ones held out.
+        """Endless games by index: even numbers to train on, odd ones held out.
 
         Raises:
             ConfigError: the split is neither "train" nor "eval".
@@ -64,13 +64,13 @@ class TextArenaEnv(Env):
             raise ConfigError(f"split must be one of {list(_SPLITS)}, got {split!r}")
         parity = _SPLITS.index(split)
         return TaskSet.procedural(
-            lambda index: Task(id=f"{split}-{index}", data={"seed": 2 * index + parity})
+            lambda index: Task(id=f"{split}-{index}", data={"game": 2 * index + parity})
         )
 
     async def areset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
-        """Begin the game of a task; only its seed matters."""
+        """Begin the game of a task; its number is the seed."""
         task = self.pick_task(options)
-        arguments = {"name": self.name, "options": self.options, "seed": task["seed"]}
+        arguments = {"name": self.name, "options": self.options, "seed": task["game"]}
         text = await self._call("reset", arguments, self.reset_timeout_s)
         return [user(text)], {"task_id": task.id}
 

@@ -159,7 +159,7 @@ async def test_a_cut_game_earns_nothing() -> None:
 def test_splits_share_no_seed() -> None:
     """Held-out games are not those of training."""
     env = TextArenaEnv("GuessTheNumber-v0")
-    seeds = [{env.tasks(split)[i]["seed"] for i in range(50)} for split in ("train", "eval")]
+    seeds = [{env.tasks(split)[i]["game"] for i in range(50)} for split in ("train", "eval")]
 
     assert seeds[0].isdisjoint(seeds[1])
 
