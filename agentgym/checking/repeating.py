@@ -1,5 +1,6 @@
 """Checks that an episode depends on its task, its seed and the policy, and on nothing else."""
 
+import pickle
 import random
 from typing import Any
 
@@ -54,7 +55,8 @@ async def global_random(subject: Subject) -> Findings:
 
 
 def _global_state() -> dict[str, Any]:
-    return {"random": random.getstate(), "numpy.random": repr(np.random.get_state(legacy=False))}
+    of_numpy = pickle.dumps(np.random.get_state(legacy=False))
+    return {"random": random.getstate(), "numpy.random": of_numpy}
 
 
 def _changed(before: dict[str, Any]) -> list[str]:

@@ -38,12 +38,12 @@ def test_a_sound_env_passes(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_fault_is_named_and_the_exit_code_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     """What is wrong, the value, and what to do."""
-    code = main(["check", "constant", "--plugins", PLUGIN, "--tasks", "2"])
+    code = main(["check", "numpy-end", "--plugins", PLUGIN])
 
     out = capsys.readouterr().out
     assert code == 1
-    assert "✗ reward_range" in out
-    assert "earned 0.5 on every task: a constant reward teaches nothing" in out
+    assert "✗ episodes" in out
+    assert "step returned terminated=np.True_ of type bool: no bool" in out
     assert "oracle           its oracle is at the top: needs 'reward_range'" in out
     assert "FAILED: " in out
 
