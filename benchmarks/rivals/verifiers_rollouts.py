@@ -87,7 +87,7 @@ def config(count: int, concurrency: int, url: str, out: Path) -> EvalConfig:
 
 
 async def timed(settings: EvalConfig, concurrency: int) -> tuple[dict[str, float], float]:
-    """Seconds, by clock, and sum of rewards, without the first rollout and without starting the servers."""
+    """Seconds and sum of rewards, without the first rollout and the start of the servers."""
     env = load_environment(settings.env)
     slots = [slot for task in env.taskset for slot in env.slots(task, 1)]
     limit = asyncio.Semaphore(concurrency)
