@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from agentgym.errors import ConfigError
 from agentgym.messages import Message, ToolCall
 from agentgym.rendering import audit_history, audit_template
 from agentgym.rendering.chat_template import ChatTemplate
@@ -36,7 +37,10 @@ def run(case: Mapping[str, Any]) -> Mapping[str, Any]:
         found["prefix_preserving"] = audit.prefix_preserving
         found["renders_sampled_text_verbatim"] = audit.verbatim
         found["suffix_text"] = audit.suffix
-        found |= _played(tokenizer, kwargs, messages, appended, tools, audit.suffix)
+        try:
+            found |= _played(tokenizer, kwargs, messages, appended, tools, audit.suffix)
+        except ConfigError as error:
+            found["refused"] = str(error)
     whole = audit_template(tokenizer, template_kwargs=kwargs)
     found |= {"outcome": whole.outcome, "reason": "; ".join(whole.reasons)}
     return found

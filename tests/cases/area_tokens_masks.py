@@ -266,7 +266,7 @@ def _prompt(case: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "input_ids": ids,
         "prompt_ids": ids,
-        "prompt_starts_with": ids[:2],
+        "prompt": ids,
         "count_of_bos": ids.count(case["bos_id"]),
     }
 

@@ -57,19 +57,24 @@ def _holds(key: str, wanted: Any, actual: Mapping[str, Any], tolerance: float) -
         if key in VERDICTS and isinstance(wanted, bool):
             return bool(value) == wanted
         return same(wanted, value, tolerance)
+    return _by_rule(key, wanted, actual, tolerance)
+
+
+def _by_rule(key: str, wanted: Any, actual: Mapping[str, Any], tolerance: float) -> bool:
+    """Whether what the key names is as the end of the key says."""
+    start = actual.get(key.removesuffix("_starts_with"), ABSENT)
+    if start is not ABSENT and key.endswith("_starts_with"):
+        return same(wanted, start[: len(wanted)], tolerance)
     name, _, rule = key.rpartition("_")
     value = actual.get(name, ABSENT)
     if value is ABSENT:
         return wanted is False and key in VERDICTS
     if rule == "in":
         return any(same(option, value, tolerance) for option in wanted)
+    texts = [wanted] if isinstance(wanted, str) else wanted
     if rule == "contains":
-        return all(text in str(value) for text in ([wanted] if isinstance(wanted, str) else wanted))
-    if rule == "mentions":
-        return all(
-            _mentions(text, value) for text in ([wanted] if isinstance(wanted, str) else wanted)
-        )
-    return False
+        return all(text in str(value) for text in texts)
+    return rule == "mentions" and all(_mentions(text, value) for text in texts)
 
 
 def _mentions(wanted: str, value: Any) -> bool:
