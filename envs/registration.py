@@ -38,8 +38,8 @@ FAMILIES: dict[str, Family] = {}
 def register_family(prefix: str, entry_point: str, summary: str) -> None:
     """Make every env of another library known as `prefix/NAME`, or as `prefix` alone.
 
-    Nothing is imported or listed: the adapter itself refuses names it does not know. Gymnasium knows
-    an env of a family once it has been asked for here.
+    Nothing is imported or listed: the adapter itself refuses names it does not know. Gymnasium
+    knows an env of a family once it has been asked for here.
 
     Raises:
         ConfigError: something else has this prefix.

@@ -14,8 +14,6 @@ from agentgym.envs.adapters.reasoning_gym import REFUSED, WITHOUT_ORACLE, known_
 from agentgym.errors import ConfigError, NotRegisteredError, RewardError
 from agentgym.trajectory import Task
 
-SLOW = {"knight_swap", "sokoban", "intermediate_integration"}
-
 
 def played(env: envs.Env, task: Task, text: str) -> dict[str, float | None]:
     """Rewards of an answer."""
@@ -92,6 +90,7 @@ def test_a_task_of_another_version_is_no_zero() -> None:
         played(env, stale, "4")
 
 
+@pytest.mark.slow
 def test_a_grader_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some evaluate what the policy wrote; the next answer is graded by a new process."""
     pool = HostPool("reasoning-gym", size=1, idle_s=60.0)
@@ -107,6 +106,7 @@ def test_a_grader_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     pool.close()
 
 
+@pytest.mark.slow
 async def test_many_are_graded_at_once() -> None:
     """Each gets its own score."""
 
