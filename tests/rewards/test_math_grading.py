@@ -578,6 +578,16 @@ def test_no_text_raises(text: str, answer: str) -> None:
     assert isinstance(grade(text, f"\\boxed{{{text}}}", seconds=0.3), bool)
 
 
+@pytest.mark.parametrize(
+    "text", ["2^{9^{5}}", "2^{10^{5000}}", "(10^{5000})!", r"\binom{10^{5000}}{2}", "1e99999"]
+)
+def test_numbers_with_too_many_digits_are_only_themselves(text: str) -> None:
+    """Python refuses to write out what is longer than 4300 digits, error messages included."""
+    assert grade(text, f"\\boxed{{{text}}}")
+    assert not grade(text, "5")
+    assert not grade(f"{text}+1", text)
+
+
 @pytest.mark.parametrize("unit", ["(", "{", "\\frac{", "1+", "-", "$", r"\(", "9", "1 ", "a b "])
 @pytest.mark.parametrize("frame", ["{}", "\\boxed{{{}}}", "The answer is {}"])
 def test_long_and_deep_texts_are_graded_in_time(unit: str, frame: str) -> None:

@@ -235,7 +235,7 @@ def _to_power(base: Fraction, exponent: Fraction) -> Fraction:
         raise _NotPlainError
     bits = max(base.numerator.bit_length(), base.denominator.bit_length())
     if bits > 1 and bits * abs(exponent) > _MAX_BITS:
-        raise TooBigError(f"{exponent} as an exponent")
+        raise TooBigError("the exponent is too large")
     if abs(base) == 1:
         return base ** (int(exponent) % 2)
     return Fraction(base**exponent.numerator)
@@ -254,7 +254,7 @@ def _factorial(value: Fraction) -> Fraction:
     if value.denominator != 1 or value < 0:
         raise _NotPlainError
     if value > _MAX_FACTORIAL:
-        raise TooBigError(f"{value}!")
+        raise TooBigError("the factorial is too large")
     return Fraction(math.factorial(int(value)))
 
 
@@ -262,5 +262,5 @@ def _choose(top: Fraction, bottom: Fraction) -> Fraction:
     if top.denominator != 1 or bottom.denominator != 1 or min(top, bottom) < 0:
         raise _NotPlainError
     if top > _MAX_FACTORIAL:
-        raise TooBigError(f"{top} choose {bottom}")
+        raise TooBigError("the binomial is too large")
     return Fraction(math.comb(int(top), int(bottom)))
