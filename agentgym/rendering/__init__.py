@@ -58,16 +58,19 @@ def renderer_for(
         ConfigError: the template cannot be used; says why.
         NotRegisteredError: there is no such dialect.
     """
+    spoken = dialect(resolve_dialect(dialect_name, tokenizer.chat_template))
     if dialect_name == AUTO and not Path(tokenizer.name_or_path).exists():
         from agentgym.rendering.known import FamilyUnusableError, KnownRenderer, is_known
 
         if is_known(tokenizer.name_or_path):
             arguments = dict(template_kwargs or {})
             with suppress(FamilyUnusableError):
-                return KnownRenderer(tokenizer, template_kwargs=arguments, on_rewrite=on_rewrite)
+                return KnownRenderer(
+                    tokenizer, spoken, template_kwargs=arguments, on_rewrite=on_rewrite
+                )
     return TemplateRenderer(
         tokenizer,
-        dialect(resolve_dialect(dialect_name, tokenizer.chat_template)),
+        spoken,
         template_kwargs=template_kwargs,
         stop_token_ids=stop_token_ids,
         on_rewrite=on_rewrite,

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from renderers import AutoRendererConfig, create_renderer
-from renderers.base import MODEL_RENDERER_MAP, ParsedToolCall, ToolCallParseStatus
+from renderers.base import MODEL_RENDERER_MAP
 
 from agentgym.errors import ConfigError, boundary
-from agentgym.messages import MalformedCall, Message, ToolCall, assistant, merged, user
-from agentgym.rendering.base import ParsedAction, ToolSchema
+from agentgym.messages import Message, assistant, merged, user
+from agentgym.rendering.base import Dialect, ParsedAction, ToolSchema
+from agentgym.rendering.chat_shape import with_malformed
 from agentgym.rendering.history import OnRewrite, shown_otherwise
-from agentgym.rendering.reasoning import left_open
 from agentgym.rendering.special import SpecialTokens
 from agentgym.rendering.turn_end import stand_in
 from agentgym.tokens import TokenTrace
@@ -29,10 +29,13 @@ class KnownRenderer:
     """A hand-written renderer of the `renderers` package.
 
     Turns are bridged by one that keeps reasoning, whole prompts are rendered by one that does as
-    the model's template does; `rewritten` finds out where the two part.
+    the model's template does; `rewritten` finds out where the two part. Turns are read by our own
+    dialects: the package's parsers raise on deep nesting, end a call at a closing tag inside a
+    string, and know nothing of turns that were cut.
 
     Args:
         tokenizer: its `name_or_path` names a known model.
+        dialect: reads tool calls.
         template_kwargs: as `enable_thinking`.
         on_rewrite: what to do about a template that drops reasoning when new messages come.
 
@@ -42,13 +45,20 @@ class KnownRenderer:
     """
 
     def __init__(
-        self, tokenizer: Any, *, template_kwargs: dict[str, Any], on_rewrite: OnRewrite = "fork"
+        self,
+        tokenizer: Any,
+        dialect: Dialect,
+        *,
+        template_kwargs: dict[str, Any],
+        on_rewrite: OnRewrite = "fork",
     ) -> None:
+        self._dialect = dialect
         self._special = SpecialTokens(tokenizer)
         self._tokenizer = _ShieldedTokenizer(tokenizer, self._special)
         self._template = self._create(template_kwargs, keep=False)
         self._keeping = self._create(template_kwargs, keep=True)
         self._on_rewrite = on_rewrite
+        self._prompt_suffix = self._find_prompt_suffix()
         if on_rewrite == "refuse" and any(self._is_rewritten(*probe, ()) for probe in _probes()):
             raise ConfigError(
                 f"{tokenizer.name_or_path!r} drops the reasoning of earlier turns when the user "
@@ -166,22 +176,23 @@ class KnownRenderer:
         tools: Sequence[ToolSchema] = (),
         prefix: str = "",
     ) -> ParsedAction:
-        """What the sampled turn says."""
-        thought = left_open(prefix)
-        begun = [] if thought is None else self._special.encode(thought.open)
-        response = self._template.parse_response([*begun, *ids], tools=_specs(tools))
-        calls = list(enumerate(response.tool_calls))
-        return ParsedAction(
-            content=response.content.strip(),
-            reasoning=response.reasoning_content,
-            calls=tuple(_call(i, call) for i, call in calls if _is_usable(call)),
-            malformed=tuple(_malformed(i, call) for i, call in calls if not _is_usable(call)),
-            truncated=finish_reason == "length",
-            raw=self.decode(ids),
+        """What the sampled turn says, read by the dialect."""
+        body = ids[:-1] if ids and ids[-1] in self.stop_token_ids else ids
+        return self._dialect.parse(
+            self.decode(body),
+            finish_reason=finish_reason,
+            prompt_suffix=self._prompt_suffix + prefix,
+            tools=tools,
         )
 
+    def _find_prompt_suffix(self) -> str:
+        """The generation prompt: what stands in an assistant message before it is sampled."""
+        prompt, bare = (self._ids([user("x")], (), prompt=given) for given in (True, False))
+        return self.decode(prompt[len(bare) :] if prompt[: len(bare)] == bare else prompt)
+
     def _chat(self, messages: Sequence[Message]) -> list[Any]:
-        return [message.to_chat() for message in self._special.shield(merged(messages))]
+        whole = [with_malformed(message) for message in merged(messages)]
+        return [message.to_chat() for message in self._special.shield(whole)]
 
 
 def _probes() -> list[tuple[list[Message], list[Message]]]:
@@ -229,18 +240,3 @@ def _split_last_turn(trace: TokenTrace) -> tuple[list[int], list[int]]:
             break
     border = len(trace) - after
     return list(trace.ids[:border]), list(trace.ids[border:])
-
-
-def _is_usable(call: ParsedToolCall) -> bool:
-    return call.status is ToolCallParseStatus.OK and isinstance(call.arguments, dict)
-
-
-def _call(index: int, call: ParsedToolCall) -> ToolCall:
-    assert call.name is not None
-    assert isinstance(call.arguments, dict)
-    return ToolCall(id=f"call_{index}", name=call.name, arguments=call.arguments)
-
-
-def _malformed(index: int, call: ParsedToolCall) -> MalformedCall:
-    reason = str(call.status).replace("_", " ")
-    return MalformedCall(id=f"call_{index}", text=call.raw, reason=reason)

@@ -61,7 +61,7 @@ def test_the_next_prompt_extends_the_trace(qwen3: Renderer):
 
 
 def test_calls_and_reasoning_are_read(qwen3: Renderer):
-    """Parsed by the package, in our words."""
+    """By the dialect that the chat template tells."""
     trace = sampled(qwen3, qwen3.render([user("q")], [ADD]), f"<think>\nhm\n</think>\n\n{CALL}")
     ids = trace.segments[-1].ids
 
@@ -168,3 +168,20 @@ def test_a_family_that_rewrites_is_refused_at_start_up_if_so_wanted():
     kept = renderer_for(tokenizer, on_rewrite="keep")
     thought = Message(role="assistant", content="hi", reasoning="hm")
     assert kept.rewritten([user("q"), thought, user("again")], [], num_new=1) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n{"name": "add", "arguments": {"x": "</tool_call>"}}\n</tool_call>',
+        "<think>\n" + CALL + "\n</think>\n\n" + CALL.replace("1", '"</tool_call>"'),
+    ],
+)
+def test_tags_in_strings_and_drafts_in_thoughts_are_text(qwen3: Renderer, text: str):
+    """The same contract as for every other model."""
+    trace = sampled(qwen3, qwen3.render([user("q")], [ADD]), text)
+
+    read = qwen3.parse(trace.segments[-1].ids, finish_reason="stop", tools=[ADD])
+
+    assert [call.arguments for call in read.calls] == [{"x": "</tool_call>"}]
+    assert not read.malformed
