@@ -19,7 +19,13 @@ def draw(level: int, rng: Random) -> Problem:
     entries = [*pairwise(chain), *zip(others[::2], others[1::2], strict=True)]
     entries.append((chain[-1], others[0]))  # one look-up too many leads astray
     rng.shuffle(entries)
-    data = {"start": chain[0], "hops": num_hops, "table": dict(entries), "chain": chain}
+    data = {
+        "start": chain[0],
+        "hops": num_hops,
+        "table": dict(entries),
+        "chain": chain,
+        "answer": chain[-1],
+    }
     return Problem("-".join(chain), data)
 
 
