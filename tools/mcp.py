@@ -97,14 +97,27 @@ class McpSession:
         return session
 
     def close(self) -> None:
-        """End the session, and the server if it was started here; a second call does nothing."""
+        """End the session, and the server if it was started here; a second call does nothing.
+
+        Raises:
+            EnvError: it does not end.
+        """
         self._ask_to_stop()
-        self._over.result(_CLOSE_S)
+        try:
+            self._over.result(_CLOSE_S)
+        except TimeoutError as error:
+            raise self._endless() from error
 
     async def aclose(self) -> None:
         """`close` for an event loop."""
         self._ask_to_stop()
-        await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._over)), _CLOSE_S)
+        try:
+            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._over)), _CLOSE_S)
+        except TimeoutError as error:
+            raise self._endless() from error
+
+    def _endless(self) -> EnvError:
+        return EnvError(f"MCP server {str(self.server)!r}: the session does not end")
 
     def __enter__(self) -> Self:
         return self

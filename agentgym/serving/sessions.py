@@ -53,10 +53,9 @@ class Session:
                 "reset", self._env.areset(seed=data.seed, options=options)
             )
             self.state.task_id = info.get("task_id")
-            schemas = [tool.to_schema() for tool in self._env.tools]
             metadata = {"task_id": self.state.task_id, "session_id": self.id}
-            told = wire.said(observation, schemas)
             with boundary(EnvError, "reset"):
+                told = wire.said(observation, [tool.to_schema() for tool in self._env.tools])
                 return wire.answer(told, reward=None, done=False, metadata=metadata)
 
     async def step(self, data: wire.ActionData) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from agentgym.errors import EnvError
 
 _HOST = Path(__file__).with_name("host.py")
 _MAX_ANSWER = 64 * 2**20
-_VARIABLES = frozenset(
+VARIABLES = frozenset(
     {"HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV"}
 )
 _live: "weakref.WeakSet[HostProcess]" = weakref.WeakSet()
@@ -41,7 +41,7 @@ class HostProcess:
     """
 
     def __init__(
-        self, kind: str, *, idle_s: float = 0.0, variables: frozenset[str] = _VARIABLES
+        self, kind: str, *, idle_s: float = 0.0, variables: frozenset[str] = VARIABLES
     ) -> None:
         self.kind = kind
         self.variables = variables

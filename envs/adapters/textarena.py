@@ -10,7 +10,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from agentgym.envs.adapters.process import HostError, HostProcess
+from agentgym.envs.adapters.process import VARIABLES, HostError, HostProcess
 from agentgym.envs.base import Env, Info, ResetResult, StepResult
 from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError, EnvError, MissingExtraError, NotRegisteredError
@@ -104,7 +104,7 @@ class TextArenaEnv(Env):
 
 
 def _host() -> HostProcess:
-    return HostProcess("textarena")
+    return HostProcess("textarena", variables=VARIABLES | {"NLTK_DATA", "OPENROUTER_API_KEY"})
 
 
 @cache

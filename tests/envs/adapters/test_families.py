@@ -1,12 +1,17 @@
 """Envs of other libraries by name."""
 
+import sys
+from collections.abc import Callable
+
 import gymnasium
 import pytest
 
 from agentgym import envs
 from agentgym.cli import main
+from agentgym.envs.adapters import reasoning_gym, textarena
 from agentgym.envs.registration import FAMILIES
-from agentgym.errors import ConfigError, NotRegisteredError
+from agentgym.errors import ConfigError, MissingExtraError, NotRegisteredError
+from agentgym.tools.mcp import McpServer, mcp_tools
 
 
 def test_families_are_listed_and_not_looked_into(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,3 +46,24 @@ def test_what_is_in_no_family_is_not_registered(name: str) -> None:
     """One line, as for every other name."""
     with pytest.raises(NotRegisteredError, match="no environment is registered"):
         envs.make(name)
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "use"),
+    [
+        ("reasoning_gym", "reasoning-gym", lambda: envs.make("reasoning-gym/bf")),
+        ("textarena", "textarena", lambda: envs.make("textarena/Sudoku-v0")),
+        ("mcp", "mcp", lambda: mcp_tools(McpServer(command="true"))),
+    ],
+)
+def test_a_missing_library_names_its_extra(
+    module: str, extra: str, use: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What to install, in one line."""
+    monkeypatch.setitem(sys.modules, module, None)
+    for cached in (reasoning_gym, textarena):
+        cached.known_names.cache_clear()
+        cached._check.cache_clear()
+
+    with pytest.raises(MissingExtraError, match=rf"pip install 'agentgym-rl\[{extra}\]'"):
+        use()
