@@ -16,6 +16,7 @@ from agentgym.errors import ConfigError
 from agentgym.messages import Message, ToolCall, assistant, merged, user
 from agentgym.messages import system as system_message
 from agentgym.rendering.base import Dialect, ToolSchema
+from agentgym.rendering.call_ids import call_id_for
 from agentgym.rendering.chat_template import ChatTemplate
 from agentgym.rendering.plain_tools import spell_out_calls, without_tools
 
@@ -66,14 +67,14 @@ class ChatShape:
         self, messages: Sequence[Message], tools: Sequence[ToolSchema], dialect: Dialect
     ) -> tuple[list[dict[str, Any]], Sequence[ToolSchema]]:
         """The conversation in wire format, and the tools that the template is to list."""
-        messages = [_with_malformed(message) for message in merged(messages)]
+        messages = [with_malformed(message) for message in merged(messages)]
         if not self.tools and (tools or not self.results):
             messages, tools = without_tools(messages, tools, dialect), ()
         elif not self.tools or self.calls == "spelled":
             messages = [spell_out_calls(message, dialect) for message in messages]
         messages = [part for message in messages for part in self._split(message)]
         messages = self._joined(self._placed(messages))
-        return [self._wire(message) for message in messages], tools
+        return [self._wire(_with_ids(message, dialect.name)) for message in messages], tools
 
     def _split(self, message: Message) -> list[Message]:
         """One message per call where the template shows only one."""
@@ -129,12 +130,26 @@ class ChatShape:
         return chat
 
 
-def _with_malformed(message: Message) -> Message:
+def with_malformed(message: Message) -> Message:
     """What was attempted was said too."""
     if not message.malformed_calls:
         return message
     said = [message.content, *(call.text for call in message.malformed_calls)]
     return message.model_copy(update={"content": "\n".join(filter(None, said))})
+
+
+def _with_ids(message: Message, dialect: str) -> Message:
+    """Ids of calls in the form that the family's templates take."""
+    if not message.tool_calls and message.tool_call_id is None:
+        return message
+    calls = tuple(
+        call.model_copy(update={"id": call_id_for(dialect, call.id, call.name)})
+        for call in message.tool_calls
+    )
+    answered = message.tool_call_id
+    if answered is not None:
+        answered = call_id_for(dialect, answered, message.name or "")
+    return message.model_copy(update={"tool_calls": calls, "tool_call_id": answered})
 
 
 def find_shape(template: ChatTemplate, dialect: Dialect) -> ChatShape:
