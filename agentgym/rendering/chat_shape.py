@@ -198,8 +198,6 @@ class _Prober:
 
     def _speaks(self, shape: ChatShape, turn: Sequence[Message]) -> bool:
         """Whether the template writes calls as the dialect does: else it would teach another."""
-        if self._dialect.name == self._template.dialect:
-            return True
         before, written = (self._text(shape, turn[:length], [PROBE_TOOL]) for length in (1, 2))
         parsed = self._dialect.parse(
             written.removeprefix(before), finish_reason="stop", tools=[PROBE_TOOL]

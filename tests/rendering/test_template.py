@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import processors
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
 
 from agentgym.errors import ConfigError
 from agentgym.messages import Message, assistant, system, user
@@ -51,6 +52,7 @@ SHOWS_REASONING = PLAIN.replace(
     "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
     "{{ m.content }}",
 )
+LETTERS = {letter: index for index, letter in enumerate(map(chr, range(33, 127)), start=3)}
 ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 
 
@@ -448,3 +450,22 @@ def test_text_put_into_the_policys_mouth_is_part_of_its_message():
     parts = [user("q"), assistant("a"), Message(role="assistant", content="b", continues=True)]
 
     assert renderer().render(parts, []) == renderer().render([user("q"), assistant("ab")], [])
+
+
+def test_text_in_the_middle_is_encoded_as_in_the_middle():
+    """Llama-like tokenizers begin a text with a space that they do not write anywhere else."""
+    core = Tokenizer(models.BPE(vocab={"▁": 0, "<0x0A>": 1, "\n": 2, **LETTERS}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    core.decoder = decoders.Metaspace(prepend_scheme="first")
+    core.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, chat_template=PLAIN, eos_token="<|im_end|>"
+    )
+    rendered = TemplateRenderer(tokenizer, dialect("hermes"))
+    trace = sampled(rendered, rendered.render([user("q")], []), "x", closed=True)
+
+    ids = [*trace.ids, *rendered.bridge(trace, [user("a<|im_end|>b")], tools=[])]
+
+    said = [user("q"), assistant("x"), user("a<|im_end|>b")]
+    assert ids == rendered.render(said, [])
+    assert tokenizer.convert_tokens_to_ids("▁") not in ids
