@@ -4,10 +4,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
-from agentgym.rewards.math import grade
+from agentgym.rewards.math import answer_of, grade
 
 _QUICK_S = 1.0
 _KEYS = ("prediction", "answer", "response")
@@ -19,10 +21,11 @@ def run(case: Mapping[str, Any]) -> Mapping[str, Any]:
     prediction = _text(case, next(key for key in _KEYS if key in case or f"{key}_gen" in case))
     where = str(case.get("call_in") or "")
     start = time.perf_counter()
-    correct = _call(where, lambda: grade(gold, prediction))
+    correct = _call(where, gold, prediction)
     if time.perf_counter() - start < _QUICK_S:  # else the case's own limit would be for two calls
-        assert _call(where, lambda: grade(prediction, gold)) is correct
-    return {"correct": correct, "exception": False}
+        assert _call(where, prediction, gold) is correct
+    extracted = answer_of(prediction)
+    return {"correct": correct, "symmetric": True, "extracted": extracted, "exception": False}
 
 
 def _text(case: Mapping[str, Any], key: str) -> Any:
@@ -33,8 +36,12 @@ def _text(case: Mapping[str, Any], key: str) -> Any:
     return parts.get("prefix", "") + parts["unit"] * parts["count"] + parts.get("suffix", "")
 
 
-def _call(where: str, grading: Callable[[], bool]) -> bool:
-    """The result from a thread, an event loop, both, or here."""
+def _call(where: str, first: Any, second: Any) -> bool:
+    """The result from a process, a thread, an event loop, both, or here."""
+    grading = partial(grade, first, second)
+    if "process" in where.lower():
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
+            return processes.submit(grading).result()
     if "async" in where or "loop" in where:
         return asyncio.run(_in_loop(grading, in_thread="thread" in where))
     if "Executor" in where or "pool" in where.lower():
