@@ -22,7 +22,7 @@ _SPAN = re.compile(
 _BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 _DISPLAY = re.compile(r"(\\\[|\\\()\s*\n\s*|(?<=\$\$)\s*\n\s*(?=[^$\n]+\n\s*\$\$)")
 _OPTION = re.compile(r"\b(?:option|choice)\s+(\(?[A-H]\)?)(?![A-Za-z])", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"[.;!?](?:\s|$)")
+_SENTENCE_END = re.compile(r"[.;!?](?:\s|$)|,?\s(?:since|because|which)\s")
 _PROSE = re.compile(r"(?<![\\{A-Za-z])[A-Za-z']{2,}(?:[\s,]+[A-Za-z']+){2,}")
 _NUMBER = re.compile(
     r"(?<![\w.])[-+\u2212]?\s?[$\u20ac\u00a3]?(?:\d+\s+\d+/\d+|\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"

@@ -125,13 +125,17 @@ def _currency(text: str) -> str:
 
 
 def _strip(text: str) -> str:
-    stripped = text.strip(_EDGE)
+    stripped = text.strip(_EDGE).removeprefix("=").strip(_EDGE)
     if text.lstrip().startswith(".") and re.match(r"\d", stripped):
         stripped = "." + stripped
     return stripped
 
 
 def key(text: str) -> str:
-    """For comparing spellings: without spaces, marks and braces around one character."""
+    """For comparing spellings: without spaces, marks and braces around one character.
+
+    Spaces between digits stay, because `1 1/6` is not `11/6`.
+    """
+    text = re.sub(r"(?<=\d)\s+(?=\d)", "_", text)
     text = re.sub(rf"[\s{TEXT}{END}]", "", text)
     return re.sub(r"\{(\w)\}", r"\1", text)
