@@ -198,10 +198,11 @@ class _Prober:
 
     def _speaks(self, shape: ChatShape, turn: Sequence[Message]) -> bool:
         """Whether the template writes calls as the dialect does: else it would teach another."""
-        before, written = (self._text(shape, turn[:length], [PROBE_TOOL]) for length in (1, 2))
-        parsed = self._dialect.parse(
-            written.removeprefix(before), finish_reason="stop", tools=[PROBE_TOOL]
-        )
+        opened = self._text(shape, turn[:1], [PROBE_TOOL], prompt=True)
+        written = self._text(shape, turn[:2], [PROBE_TOOL])
+        pairs = enumerate(zip(opened, written, strict=False))
+        begun = next((i for i, (one, other) in pairs if one != other), len(opened))
+        parsed = self._dialect.parse(written[begun:], finish_reason="stop", tools=[PROBE_TOOL])
         return [call.arguments for call in parsed.calls] == [{"x": _B}]
 
     def _calling_much(self, shape: ChatShape) -> ChatShape:
@@ -252,10 +253,15 @@ class _Prober:
         return True
 
     def _text(
-        self, shape: ChatShape, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()
+        self,
+        shape: ChatShape,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSchema] = (),
+        *,
+        prompt: bool = False,
     ) -> str:
         chat, tools = shape.chat(messages, tools, self._dialect)
-        return self._template.text(chat, tools, prompt=False)
+        return self._template.text(chat, tools, prompt=prompt)
 
 
 def _result(content: str, index: int = 0) -> Message:
