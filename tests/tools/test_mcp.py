@@ -122,6 +122,7 @@ async def test_calls_run_at_the_same_time_and_from_any_loop(stdio: McpSession) -
     assert elsewhere == ("2", None)
 
 
+@pytest.mark.slow
 async def test_a_slow_tool_is_left_behind() -> None:
     """With the text of every tool that takes too long; closing ends the server all the same."""
     before = children()

@@ -116,6 +116,7 @@ async def test_a_game_that_dies_fails_its_own_episode() -> None:
     await env.aclose()
 
 
+@pytest.mark.slow
 async def test_closing_ends_a_call_that_is_waiting() -> None:
     """A loop that gave up on a step need not wait for it."""
     env = TextArenaEnv("GuessTheNumber-v0", step_timeout_s=60)
@@ -131,6 +132,7 @@ async def test_closing_ends_a_call_that_is_waiting() -> None:
         await asyncio.wait_for(waiting, 5)
 
 
+@pytest.mark.slow
 def test_invalid_moves_end_a_game_with_its_own_penalty() -> None:
     """Reward and reason are the game's."""
     env = TextArenaEnv("Sudoku-v0-very-easy")
