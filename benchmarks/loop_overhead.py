@@ -9,7 +9,7 @@ the task's own random numbers; it waits either on the event loop (async) or in a
 `slept` is what the tools of the slowest trajectory took by themselves; a run could not be shorter.
 What the wall clock shows beyond that is processor time: a thousand trajectories share one loop.
 `wall / longest` holds the run against its slowest trajectory, start-up and all.
-Overhead per turn is processor time of the whole process, all threads together, with the
+CPU per turn is that of the whole process, all threads together, with the
 share that the renderer has in it: chat template, tokenizer and parser.
 """
 
@@ -78,7 +78,7 @@ class Timed:
         self.seconds = 0.0
         self.stop_token_ids = inner.stop_token_ids
         for name in ("render", "bridge", "rewritten", "encode", "decode", "parse"):
-            setattr(self, name, self._timed(vars(type(inner))[name].__get__(inner)))
+            setattr(self, name, self._timed(getattr(inner, name)))
 
     def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
