@@ -77,7 +77,7 @@ class Worker:
 
 
 _idle: list[Worker] = []
-_MAX_IDLE = 64
+_MAX_IDLE = 256
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
