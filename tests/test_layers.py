@@ -53,6 +53,7 @@ HEAVY = {"accelerate", "datasets", "peft", "torch", "transformers", "trl", "vllm
 HEAVY_PACKAGES = ("agentgym.trainer", "agentgym.engines.transformers")
 """May load heavy libraries when they are imported, and are imported late by what is below."""
 HEAVY_INSIDE_FUNCTIONS = (
+    "agentgym.rendering.compiled",
     "agentgym.cli",
     "agentgym.commands",
     "agentgym.engines",

@@ -30,6 +30,7 @@ class ParsedAction:
     truncated: bool = False
     """Cut by length, so what stands at the end is not to be trusted."""
     raw: str = field(default="", repr=False)
+    """All of it as it was sampled, without the end token."""
 
     def to_message(self, *, turn: int) -> Message:
         """The assistant message that enters the history; call ids become unique in it.

@@ -7,7 +7,8 @@ trained, today and after a resume.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from jinja2 import TemplateError
 
 from agentgym.errors import ConfigError
 from agentgym.rendering.base import ToolSchema
+from agentgym.rendering.compiled import compiled
 from agentgym.rendering.dialects.detect import detect_dialect
 
 _FAILURES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -68,6 +70,8 @@ class ChatTemplate:
         self.reads_clock = any(_CLOCK in text for text in by_name.values())
         """Whether the template may ask for the date."""
         self._by_name = {name: self._stop_clock(text) for name, text in by_name.items()}
+        with self._failing():
+            self._compiled = compiled(tokenizer, self._by_name.values(), self._kwargs)
 
     def _stop_clock(self, text: str) -> str:
         """The template with the date in place of its looks at the clock."""
@@ -96,16 +100,27 @@ class ChatTemplate:
             ConfigError: the template refuses the conversation; says what it said.
         """
         template = self._for(tools)
+        render = self._compiled.get(template, self._by_tokenizer)
+        with self._failing():
+            return render(template, list(chat), list(tools) or None, prompt)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
         try:
-            text = self._tokenizer.apply_chat_template(
-                list(chat),
-                tools=list(tools) or None,
-                add_generation_prompt=prompt,
-                tokenize=False,
-                chat_template=template,
-                **self._kwargs,
-            )
+            yield
         except _FAILURES as error:
             raise ConfigError(f"the chat template of {self.name!r} failed: {error}") from error
+
+    def _by_tokenizer(
+        self, template: str, chat: list[Any], tools: list[Any] | None, prompt: bool
+    ) -> str:
+        text = self._tokenizer.apply_chat_template(
+            chat,
+            tools=tools,
+            add_generation_prompt=prompt,
+            tokenize=False,
+            chat_template=template,
+            **self._kwargs,
+        )
         assert isinstance(text, str)
         return text

@@ -74,9 +74,11 @@ class Session:
         )
 
     async def next_turn(self) -> NextTurn:
-        """What the scheduler's `step` makes of the last turn."""
-        step = self._player.scheduler.step(self.trajectory, self.trajectory.turns[-1])
-        following = await self.hook("step", step)
+        """What the scheduler's `step` makes of the last turn; its default needs no deadline."""
+        scheduler, turn = self._player.scheduler, self.trajectory.turns[-1]
+        if type(scheduler).step is Scheduler.step:
+            return NextTurn(messages=turn.observation)
+        following = await self.hook("step", scheduler.step(self.trajectory, turn))
         if not isinstance(following, NextTurn):
             raise EnvError(f"step: the scheduler gave a {type(following).__name__}, no NextTurn")
         return following
@@ -165,13 +167,11 @@ class Session:
             parsed = renderer.parse(
                 ids, finish_reason=generation.finish_reason, tools=trajectory.schemas, prefix=spoken
             )
-            body = ids[:-1] if ids[-1] in renderer.stop_token_ids else ids
-            text = renderer.decode(body)
         action = parsed.to_message(turn=index)
         return Turn(
             index=index,
             action=action.model_copy(update={"continues": True}) if spoken else action,
-            text=text,
+            text=parsed.raw,
             finish_reason=generation.finish_reason,
         )
 
