@@ -1,9 +1,9 @@
 """Chat templates as transformers compiles them, without what it does around each render.
 
-`apply_chat_template` looks for objects of foreign types in everything a template could see, at every
-call: eight times the cost of the render itself. Our conversations are plain JSON values already. The
-compiled template, with its sandbox, is transformers' own; where it cannot be had, or the tokenizer
-renders in a way of its own, the caller asks the tokenizer.
+`apply_chat_template` looks for objects of foreign types in everything a template could see, at
+every call, which costs more than the render itself. Our conversations are plain JSON values
+already. The compiled template, with its sandbox, is transformers' own; where it cannot be had, or
+the tokenizer renders in a way of its own, the caller asks the tokenizer.
 """
 
 from collections.abc import Callable, Iterable, Mapping
