@@ -4,6 +4,8 @@ Run as a file, so that it starts without loading agentgym. Requests and answers 
 ends when its parent is gone, or after `idle_s` seconds without a request.
 """
 
+import ast
+import importlib
 import json
 import os
 import queue
@@ -20,6 +22,31 @@ _MAX_SETS = 16
 _MAX_ENTRIES = 64
 _ANSWERS = ("possible_answer", "example_answer", "example_correct_answer")
 """Where a data set with many right answers keeps one."""
+_LITERALS = (
+    "algorithmic.binary_matrix",
+    "algorithmic.spiral_matrix",
+    "algorithmic.string_insertion",
+    "games.n_queens",
+)
+"""Modules of reasoning-gym whose graders `eval` an answer that is to be a list."""
+_FORMULAS = ("games.countdown", "games.puzzle24")
+"""Those that hold `parse_expr`, which evaluates an answer that is to be a formula."""
+_IN_FORMULAS = (
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.operator,
+    ast.unaryop,
+    ast.Constant,
+    ast.Name,
+    ast.Load,
+    ast.Call,
+)
+_FUNCTIONS = (
+    "Abs Add Integer Integral Mul Pow Rational abs acos acosh asin asinh atan atanh cbrt cos cosh "
+    "cot coth csc erf exp factorial ln log root sec sign sin sinh sqrt tan tanh"
+)
+"""What a formula may call: names, with spaces between."""
 
 
 class TextArenaHost:
@@ -85,6 +112,7 @@ class ReasoningGymHost:
     """Tasks of reasoning-gym's data sets, and grades: some evaluate an answer as code."""
 
     def __init__(self) -> None:
+        self._is_safe = False
         self._sets: OrderedDict[str, Any] = OrderedDict()
         self._entries: OrderedDict[str, Any] = OrderedDict()
 
@@ -129,6 +157,9 @@ class ReasoningGymHost:
         """A data set and its entry; sets are small, as some hold all of their entries."""
         import reasoning_gym
 
+        if not self._is_safe:
+            _refuse_code()
+            self._is_safe = True
         first = seed - seed % _SET_SIZE
         key = json.dumps([name, config, first], sort_keys=True)
         dataset = _cached(
@@ -139,6 +170,37 @@ class ReasoningGymHost:
         )
         entry = _cached(self._entries, f"{key}/{seed}", lambda: dataset[seed - first], _MAX_ENTRIES)
         return dataset, entry
+
+
+def _refuse_code() -> None:
+    """Graders that evaluate what a policy wrote get to see values and formulas, never code."""
+    import sympy
+
+    for name in _LITERALS:
+        vars(importlib.import_module(f"reasoning_gym.{name}"))["eval"] = ast.literal_eval
+    for name in _FORMULAS:
+        vars(importlib.import_module(f"reasoning_gym.{name}"))["parse_expr"] = _parse_formula
+    vars(sympy)["parse_expr"] = _parse_formula
+
+
+def _parse_formula(text: str, *args: Any, **kwargs: Any) -> Any:
+    """sympy's `parse_expr` of numbers, names, operators and calls of known functions.
+
+    Raises:
+        ValueError: there is anything else in it.
+        SyntaxError: it is no formula.
+    """
+    from sympy.parsing.sympy_parser import parse_expr
+
+    for node in ast.walk(ast.parse(text.strip(), mode="eval")):
+        is_known = isinstance(node, _IN_FORMULAS)
+        if isinstance(node, ast.Call):
+            is_known = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS.split()
+        elif isinstance(node, ast.Constant):
+            is_known = type(node.value) in (int, float)
+        if not is_known:
+            raise ValueError(f"a formula holds no {type(node).__name__}")
+    return parse_expr(text, *args, **kwargs)
 
 
 def _cached(cache: OrderedDict[str, Any], key: str, make: Callable[[], Any], limit: int) -> Any:

@@ -1,7 +1,8 @@
 """Every data set of reasoning-gym as an env: one question, one answer, its own score.
 
 The library runs in processes of its own, because some data sets seed global generators and some
-grade an answer by evaluating it. Tasks are numbered: the number is the seed.
+grade an answer by evaluating it; there they are handed a reader of values and formulas, so that no
+answer runs as code. Tasks are numbered: the number is the seed.
 """
 
 import json

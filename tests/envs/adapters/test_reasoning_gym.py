@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -161,3 +162,31 @@ def test_what_cannot_be_played_is_one_line(
 def test_the_last_tagged_answer_counts(text: str | None, answer: str | None) -> None:
     """Without tags, everything does."""
     assert read_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "binary_matrix",
+        "countdown",
+        "intermediate_integration",
+        "n_queens",
+        "polynomial_multiplication",
+        "puzzle24",
+        "simple_integration",
+        "spiral_matrix",
+        "string_insertion",
+    ],
+)
+def test_an_answer_is_never_run_as_code(name: str, tmp_path: Path) -> None:
+    """These graders evaluate answers: a policy must not reach the machine, or other grades."""
+    env, mark = envs.make(f"reasoning-gym/{name}"), tmp_path / "ran"
+    task = env.tasks()[0]
+    code = f"open('{mark}', 'w')"
+    hidden = f"eval({'+'.join(f'chr({ord(letter)})' for letter in code)})"
+    for attack in (code, f"[{code}]", f"__import__('pathlib').Path('{mark}').touch()", hidden):
+        rewards = played(env, task, f"<answer>{attack}</answer>")
+
+        assert (rewards["score"] or 0.0) < 0.1
+        assert not mark.exists()
+    assert played(env, task, f"<answer>{task['answer']}</answer>")["score"] == 1.0
