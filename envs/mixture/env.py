@@ -20,6 +20,10 @@ from agentgym.threads import in_thread
 from agentgym.trajectory import Task
 
 
+DEFAULT_PARTS = ("calculator", "number-guessing")
+"""What the embedded policy can begin to play."""
+
+
 class Part(BaseModel):
     """One env of the mixture."""
 
@@ -50,7 +54,9 @@ class MixtureEnv(Env):
         NotRegisteredError: a part names no env.
     """
 
-    def __init__(self, parts: Mapping[str, Mapping[str, Any]] | Sequence[str]) -> None:
+    def __init__(
+        self, parts: Mapping[str, Mapping[str, Any]] | Sequence[str] = DEFAULT_PARTS
+    ) -> None:
         named = parts if isinstance(parts, Mapping) else {name: {} for name in parts}
         if not named:
             raise ConfigError('a mixture needs parts: --env-args \'{"parts": ["calculator"]}\'')
