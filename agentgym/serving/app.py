@@ -6,6 +6,7 @@ or nobody asks for long.
 """
 
 import asyncio
+import ipaddress
 import json
 import weakref
 from collections.abc import AsyncIterator, Callable
@@ -122,8 +123,13 @@ class _Server:
             raise _refusal(web.HTTPServiceUnavailable, str(error)) from error
         except FactoryError as error:
             raise _refusal(web.HTTPInternalServerError, str(error)) from error
+        try:
+            told = await self._call(session, session.reset(data))
+        except web.HTTPException:
+            await self._sessions.close(session)
+            raise
         self._sessions.keep(session)
-        return web.json_response(await self._call(session, session.reset(data)))
+        return web.json_response(told)
 
     async def step(self, request: web.Request) -> web.Response:
         asked = _validated(_StepRequest, await _body(request))
@@ -269,9 +275,24 @@ def _refusal(kind: type[web.HTTPException], text: str) -> web.HTTPException:
 async def _own_origin_only(request: web.Request, handler: Any) -> Any:
     """Web pages of others, open in a browser on this machine, may not play."""
     origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc != request.host:
+    if origin is not None and (urlsplit(origin).netloc != request.host or _is_renamed(request)):
         raise _refusal(web.HTTPForbidden, f"requests from {origin[:200]} are refused")
     return await handler(request)
+
+
+def _is_renamed(request: web.Request) -> bool:
+    """Whether loopback was reached under another name: a page's own, made to point here."""
+    address = None if request.transport is None else request.transport.get_extra_info("sockname")
+    is_local = isinstance(address, tuple) and ipaddress.ip_address(address[0]).is_loopback
+    name = urlsplit(f"//{request.host}").hostname or ""
+    return is_local and name != "localhost" and not _is_loopback(name)
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 async def _sweeping(app: web.Application) -> AsyncIterator[None]:

@@ -7,7 +7,8 @@ on sessions is a limit on envs. Every call of an env has a deadline.
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from agentgym.deadlines import SelfCancelledError, bounded
@@ -37,6 +38,13 @@ class Session:
         self.id = uuid.uuid4().hex
         self.state = wire.StateData()
         self.used = time.monotonic()
+        self.closing: asyncio.Future[None] | None = None
+        """Set once somebody closes it."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is being answered."""
+        return self._lock.locked()
 
     async def reset(self, data: wire.ResetData) -> dict[str, Any]:
         """Begin an episode.
@@ -45,8 +53,7 @@ class Session:
             EpisodeError: the env failed.
             UsageError: there is no such task.
         """
-        async with self._lock:
-            self.used = time.monotonic()
+        async with self._alone():
             self.state = wire.StateData(episode_id=data.episode_id or self.id)
             options = await self._bounded("reset", self._options(data))
             observation, info = await self._bounded(
@@ -65,8 +72,7 @@ class Session:
             EpisodeError: the env failed.
             UsageError: there is no episode, or it is over.
         """
-        async with self._lock:
-            self.used = time.monotonic()
+        async with self._alone():
             message = data.to_message()
             observation, reward, terminated, truncated, info = await self._bounded(
                 "step", self._env.astep(message)
@@ -93,6 +99,14 @@ class Session:
             await self._bounded("close", self._env.aclose())
         except AgentGymError:
             return
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        async with self._lock:
+            try:
+                yield
+            finally:
+                self.used = time.monotonic()
 
     async def _options(self, data: wire.ResetData) -> dict[str, Any]:
         if data.task is not None:
@@ -134,6 +148,7 @@ class Sessions:
         self._idle_s = idle_s
         self._places = 0
         self._kept: dict[str, Session] = {}
+        self._unwanted: set[asyncio.Task[None]] = set()
 
     @property
     def num_open(self) -> int:
@@ -144,12 +159,24 @@ class Sessions:
 
         Raises:
             FullError: there are as many as there may be.
-            FactoryError: the env could not be built.
+            FactoryError: the env could not be built, or not in time.
         """
         await self.close_idle()
         if self._places >= self.limit:
             raise FullError(f"all {self.limit} sessions are taken; close one or try again later")
         self._places += 1
+        building = asyncio.create_task(self._build())
+        try:
+            done, _ = await asyncio.wait({building}, timeout=self._timeout_s)
+        except asyncio.CancelledError:
+            self._discard(building)
+            raise
+        if not done:
+            self._discard(building)
+            raise FactoryError(f"the env was not built within {self._timeout_s:g} s")
+        return building.result()
+
+    async def _build(self) -> Session:
         try:
             with boundary(FactoryError, "the env cannot be built", also=_EXITS):
                 env = await in_thread(self._make_env)
@@ -158,11 +185,23 @@ class Sessions:
             raise
         return Session(env, timeout_s=self._timeout_s)
 
+    def _discard(self, building: "asyncio.Task[Session]") -> None:
+        """Close what nobody waits for any more, as soon as it is there."""
+
+        async def close_when_built() -> None:
+            with suppress(FactoryError):
+                await self.close(await building)
+
+        task = asyncio.create_task(close_when_built())
+        self._unwanted.add(task)
+        task.add_done_callback(self._unwanted.discard)
+
     async def close(self, session: Session) -> None:
-        """Close a session, even if the caller is being cancelled."""
+        """Close a session, even if the caller is being cancelled; a second call waits for it."""
         self._kept.pop(session.id, None)
-        closing = asyncio.ensure_future(self._release(session))
-        await asyncio.shield(closing)
+        if session.closing is None:
+            session.closing = asyncio.ensure_future(self._release(session))
+        await asyncio.shield(session.closing)
 
     async def _release(self, session: Session) -> None:
         try:
@@ -181,7 +220,8 @@ class Sessions:
     async def close_idle(self) -> None:
         """Close kept sessions that nobody used for long."""
         now = time.monotonic()
-        for session in [s for s in self._kept.values() if now - s.used > self._idle_s]:
+        idle = [s for s in self._kept.values() if not s.is_busy and now - s.used > self._idle_s]
+        for session in idle:
             await self.close(session)
 
     async def close_kept(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -239,6 +240,83 @@ async def test_forgotten_http_sessions_are_closed() -> None:
         assert len(OPEN) == 1
 
 
+async def test_a_refused_reset_takes_no_place() -> None:
+    """The client was told no session, so nobody could ever close it."""
+    async with serving(lambda: envs.make("calculator"), max_sessions=1) as (url, client):
+        for _ in range(3):
+            body = {"task_split": "nowhere", "task_index": 0}
+            async with client.post(f"{url}/reset", json=body) as response:
+                assert response.status == 400
+
+
+async def test_failing_at_the_same_time_frees_one_place() -> None:
+    """Each failing call closes the session; only the first of them gives its place back."""
+
+    class Broken(Talk):
+        async def astep(self, action: Any) -> Any:
+            await asyncio.sleep(0.05)
+            raise KeyError("broken")
+
+    async with serving(Broken, max_sessions=1) as (url, client):
+        async with client.post(f"{url}/reset", json={}) as response:
+            session_id = (await response.json())["metadata"]["session_id"]
+        body = {"action": {"content": "hi"}, "session_id": session_id}
+        for response in await asyncio.gather(
+            *(client.post(f"{url}/step", json=body) for _ in range(3))
+        ):
+            assert response.status in (404, 500)
+            response.release()
+        statuses = []
+        for _ in range(2):
+            async with client.post(f"{url}/reset", json={}) as response:
+                statuses.append(response.status)
+
+    assert statuses == [200, 503]
+
+
+async def test_a_session_in_a_long_step_is_not_idle() -> None:
+    """Its env must not be closed under it."""
+
+    class Long(Talk):
+        was_open = False
+
+        async def astep(self, action: Any) -> Any:
+            await asyncio.sleep(0.3)
+            Long.was_open = self in OPEN
+            return await super().astep(action)
+
+    async with serving(Long, idle_s=0.1) as (url, client):
+        async with client.post(f"{url}/reset", json={}) as response:
+            session_id = (await response.json())["metadata"]["session_id"]
+        body = {"action": {"content": "hi"}, "session_id": session_id}
+        stepping = asyncio.create_task(client.post(f"{url}/step", json=body))
+        await asyncio.sleep(0.2)
+        async with client.post(f"{url}/reset", json={}):
+            pass
+        (await stepping).release()
+
+    assert Long.was_open
+
+
+async def test_an_env_that_takes_too_long_to_build_is_closed_when_it_is_there() -> None:
+    """The client is not kept waiting, and the place comes back."""
+
+    def slow() -> envs.Env:
+        time.sleep(0.4)
+        return Talk()
+
+    async with serving(slow, max_sessions=1, timeout_s=0.1) as (url, client):
+        async with client.post(f"{url}/reset", json={}) as response:
+            assert response.status == 500
+            assert "within 0.1 s" in await response.text()
+        async with client.post(f"{url}/reset", json={}) as response:
+            assert response.status == 503
+        await asyncio.sleep(0.5)
+        async with client.post(f"{url}/reset", json={}) as response:
+            assert response.status == 500
+        await asyncio.sleep(0.5)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -277,6 +355,9 @@ async def test_pages_of_other_origins_are_refused() -> None:
         for origin, status in (("http://evil.example", 403), (url, 200)):
             async with client.get(f"{url}/health", headers={"Origin": origin}) as response:
                 assert response.status == status
+        renamed = {"Host": "evil.example", "Origin": "http://evil.example"}
+        async with client.get(f"{url}/health", headers=renamed) as response:
+            assert response.status == 403
 
 
 async def test_shutting_down_closes_open_sessions_at_once() -> None:
