@@ -325,6 +325,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             logger.warning("group %s began in different states: is reset seeded?", group)
         if self.curriculum is not None:
             self.curriculum.observe(Tried(e.group, e.task, e.reward) for e in episodes)
+            self._log_train(self.curriculum.figures())
         self._count_tokens(episodes)
         self._log_train(window_metrics(episodes))
         self._log_train({"time/rollout": played.seconds, "time/sync": played.sync_seconds})

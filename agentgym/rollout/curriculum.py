@@ -75,6 +75,10 @@ class Curriculum:
             old = self.rates.get(label, mean)
             self.rates[label] = MEMORY * old + (1 - MEMORY) * mean
 
+    def figures(self) -> dict[str, float]:
+        """By metric name: the success rate of each part that was tried."""
+        return {f"curriculum/{label}": rate for label, rate in self.rates.items()}
+
     def save(self, folder: Path) -> None:
         """Write the rates into a checkpoint."""
         (folder / FILE).write_text(json.dumps(self.rates, indent=1) + "\n", encoding="utf-8")

@@ -49,6 +49,10 @@ def test_a_resumed_curriculum_goes_on_as_the_whole_run(make_trainer: MakeTrainer
     assert trainer.curriculum.rates
     assert resumed.curriculum.rates == trainer.curriculum.rates
     assert rest.tasks == whole.tasks[2:]
+    logged = trainer.state.log_history[-2]
+    assert {name.partition("/")[2] for name in logged if name.startswith("curriculum/")} == set(
+        trainer.curriculum.rates
+    )
 
 
 def test_a_curriculum_over_one_env_is_refused(make_trainer: MakeTrainer):
