@@ -10,19 +10,18 @@ import json
 import math
 import random
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from agentgym.deadlines import SelfCancelledError, bounded
 from agentgym.engines.base import Generation
 from agentgym.errors import EngineError, EnvError, boundary
-from agentgym.messages import Message, assistant
-from agentgym.rollout.forking import num_agreeing, rewritten, taken_back
-from agentgym.rollout.limits import Remaining, over_budget, room_left
+from agentgym.rollout.limits import Remaining, over_budget
 from agentgym.rollout.player import Player
 from agentgym.rollout.scheduler import NextTurn, Scheduler, TurnResult
 from agentgym.rollout.state import Trajectory
-from agentgym.tokens import Segment, Source
+from agentgym.rollout.view import View
+from agentgym.tokens import Segment
 from agentgym.trajectory import StopReason, Turn
 
 T = TypeVar("T")
@@ -40,6 +39,7 @@ class Session:
     def __init__(self, trajectory: Trajectory, player: Player) -> None:
         self.trajectory = trajectory
         self._player = player
+        self._view = View(trajectory, player)
 
     async def start(self) -> None:
         """Begin the episode and render the first prompt.
@@ -55,9 +55,7 @@ class Session:
                 raise EnvError("reset: there is no message to answer")
             trajectory.infos["initial_state_hash"] = _state_hash(trajectory)
         with boundary(EnvError, "render"):
-            prompt = self._player.renderer.render(trajectory.messages, trajectory.schemas)
-        trajectory.trace.append(Segment(ids=tuple(prompt), source="template", message_index=0))
-        trajectory.spoken_from = len(trajectory.trace)
+            self._view.begin()
 
     async def turn(self) -> StopReason | None:
         """Sample a turn and play it; the reason if the trajectory is over."""
@@ -86,14 +84,7 @@ class Session:
     async def follow(self, following: NextTurn) -> StopReason | None:
         """Put in what the policy sees next; the reason if an answer does not fit any more."""
         with boundary(EnvError, "render"):
-            if following.completion is not None:
-                self._replace_completion(following.completion)
-            if following.continues:
-                fits = self._go_on(following.text or "")
-            elif following.history is not None:
-                fits = self._show(following.history, following.messages)
-            else:
-                fits = self._answer(following.messages)
+            fits = self._view.follow(following)
         return None if fits else StopReason.CONTEXT_OVERFLOW
 
     async def hook(self, action: str, hook: Coroutine[Any, Any, T]) -> T:
@@ -162,7 +153,7 @@ class Session:
         """What was sampled, as a turn."""
         trajectory, renderer = self.trajectory, self._player.renderer
         ids, index = generation.token_ids, len(trajectory.turns)
-        spoken = self._spoken(len(trajectory.trace) - len(ids))
+        spoken = self._view.spoken(len(trajectory.trace) - len(ids))
         with boundary(EnvError, "parse"):
             parsed = renderer.parse(
                 ids, finish_reason=generation.finish_reason, tools=trajectory.schemas, prefix=spoken
@@ -174,92 +165,6 @@ class Session:
             text=parsed.raw,
             finish_reason=generation.finish_reason,
         )
-
-    def _spoken(self, end: int) -> str:
-        """Text of the assistant's message up to the trace's id `end`, where a turn goes on."""
-        ids = self.trajectory.trace.ids[self.trajectory.spoken_from : end]
-        return self._player.renderer.decode(ids) if ids else ""
-
-    def _answer(self, new: tuple[Message, ...]) -> bool:
-        """Say something to the policy; a template that shows history anew forks the trace."""
-        trajectory, renderer = self.trajectory, self._player.renderer
-        index = len(trajectory.messages)
-        trajectory.messages += new
-        ids = renderer.rewritten(trajectory.messages, trajectory.schemas, num_new=len(new))
-        if ids is not None:
-            return self._see(ids)
-        return self._append(
-            renderer.bridge(trajectory.trace, new, tools=trajectory.schemas), "env", index
-        )
-
-    def _show(self, history: tuple[Message, ...], new: tuple[Message, ...]) -> bool:
-        """Let the policy see another conversation."""
-        trajectory = self.trajectory
-        trajectory.messages = [*history, *new]
-        return self._see(self._player.renderer.render(trajectory.messages, trajectory.schemas))
-
-    def _see(self, prompt: Sequence[int]) -> bool:
-        """Go on from a prompt rendered as a whole, if an answer fits; forks where it must."""
-        trajectory, old = self.trajectory, self.trajectory.trace
-        if list(prompt[: len(old)]) == list(old.ids):
-            return self._append(prompt[len(old) :], "env", len(trajectory.messages) - 1)
-        if len(prompt) - len(old) >= room_left(trajectory, self._player):
-            return False
-        trajectory.branches.append(old.segments)
-        trajectory.trace = rewritten(old, prompt)
-        trajectory.spoken_from = len(trajectory.trace)
-        return True
-
-    def _append(self, ids: Sequence[int], source: Source, message_index: int) -> bool:
-        """Add ids that the policy is to answer, if an answer still fits."""
-        trajectory = self.trajectory
-        if len(ids) >= room_left(trajectory, self._player):
-            return False
-        trajectory.trace.append(Segment(ids=tuple(ids), source=source, message_index=message_index))
-        if source == "env":
-            trajectory.spoken_from = len(trajectory.trace)
-        return True
-
-    def _go_on(self, text: str) -> bool:
-        """Leave the policy's message open, with `text` at its end."""
-        trajectory, renderer = self.trajectory, self._player.renderer
-        last = trajectory.trace.segments[-1]
-        if last.source == "sampled" and last.ids[-1] in renderer.stop_token_ids:
-            self._take_back(len(last.ids) - 1)
-        index = len(trajectory.messages)
-        if text:
-            said = assistant(text).model_copy(update={"continues": True})
-            trajectory.messages.append(said)
-        return self._append(renderer.encode(text), "injected", index)
-
-    def _replace_completion(self, completion: str) -> None:
-        """The policy is to have said something else: the sampled ids that agree with it stay."""
-        trajectory, renderer = self.trajectory, self._player.renderer
-        sampled = trajectory.trace.segments[-1].ids
-        kept = num_agreeing(sampled, completion, renderer.decode)
-        rest = completion[len(renderer.decode(sampled[:kept])) :]
-        spoken = self._spoken(len(trajectory.trace) - len(sampled))
-        self._take_back(kept)
-        index = len(trajectory.messages) - 1
-        trajectory.trace.append(
-            Segment(ids=tuple(renderer.encode(rest)), source="injected", message_index=index)
-        )
-        parsed = renderer.parse(
-            renderer.encode(completion),
-            finish_reason="stop",
-            tools=trajectory.schemas,
-            prefix=spoken,
-        )
-        edited = parsed.to_message(turn=len(trajectory.turns) - 1)
-        trajectory.messages[-1] = edited.model_copy(update={"continues": bool(spoken)})
-
-    def _take_back(self, num_kept: int) -> None:
-        """Cut what was sampled last to its first ids; the whole stays in the record."""
-        trajectory = self.trajectory
-        if num_kept == len(trajectory.trace.segments[-1].ids):
-            return
-        archived, trajectory.trace = taken_back(trajectory.trace, num_kept)
-        trajectory.branches.append(archived)
 
 
 def _check_finished(scheduler: Scheduler, trajectory: Trajectory, turn: Turn) -> StopReason | None:
