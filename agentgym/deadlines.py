@@ -12,8 +12,7 @@ GRACE_S = 5.0
 
 
 _left_behind: "set[asyncio.Task[Any]]" = set()
-
-
+_keeper: threading.Thread | None = None
 _abandoned: set[threading.Thread] = set()
 
 
@@ -47,7 +46,8 @@ async def bounded(
 
     Raises:
         TimeoutError: it took too long.
-        SelfCancelledError: it cancelled itself.
+        SelfCancelledError: it cancelled itself, or raised `GeneratorExit`, which would close
+            whoever waits for it.
     """
     task = asyncio.create_task(work)
     task.add_done_callback(_retrieve)
@@ -61,6 +61,8 @@ async def bounded(
         raise TimeoutError
     if task.cancelled():
         raise SelfCancelledError("it cancelled itself")
+    if isinstance(error := task.exception(), GeneratorExit):
+        raise SelfCancelledError("it raised GeneratorExit") from error
     return task.result()
 
 
@@ -86,8 +88,26 @@ async def _cancel(task: "asyncio.Task[Any]", grace_s: float | None) -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE_S if grace_s is None else grace_s)
     if not task.done():
-        _left_behind.add(task)
-        task.add_done_callback(_left_behind.discard)
+        _leave_behind(task)
+
+
+def _leave_behind(task: "asyncio.Task[Any]") -> None:
+    """Let the loop end without it, and keep it as it is until the process has ended.
+
+    A loop that closes waits for its tasks, and an interpreter that exits closes the coroutines it
+    still finds, either of which may never end. What a thread holds is not cleared up.
+    """
+    global _keeper
+    if _keeper is None or not _keeper.is_alive():  # a fork leaves threads behind
+        _keeper = threading.Thread(target=_keep, args=[_left_behind], daemon=True)
+        _keeper.start()
+    _left_behind.add(task)
+    task.add_done_callback(_left_behind.discard)
+    asyncio.tasks._unregister_task(task)
+
+
+def _keep(tasks: "set[asyncio.Task[Any]]") -> None:  # noqa: ARG001 - holding them is its use
+    threading.Event().wait()
 
 
 def _retrieve(task: "asyncio.Task[Any]") -> None:

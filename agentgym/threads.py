@@ -151,7 +151,7 @@ def _delivering_errors(future: Future[Any]) -> Iterator[None]:
     """Whatever is raised ends the wait for the future instead of this thread."""
     try:
         yield
-    except StopIteration as error:  # a future refuses it, and nobody would ever be woken
+    except (StopIteration, GeneratorExit) as error:  # whoever awaits it would not be woken, or end
         future.set_exception(RuntimeError(f"raised {error!r}"))
     except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
         future.set_exception(error)

@@ -198,7 +198,6 @@ def play(name: str, used: Tool, *, count: int, turns: int, profile: bool = False
     outputs, tasks = asyncio.run(_collect(requests, player))
     profiler.disable()
     wall, cpu = time.perf_counter() - clock.started, time.process_time() - cpu
-    engine.calls.clear()
     measured = _measured(name, outputs, turns, Open().more_than(before, tasks))
     measured.wall_s, measured.cpu_s, measured.startup_s = wall, cpu, clock.last_first_s
     measured.renderer_s = renderer.seconds

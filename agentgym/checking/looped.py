@@ -66,7 +66,7 @@ async def play_in_loop(
             ids = [*renderer().encode(write(policy.act(view))), *renderer().stop_token_ids][:_CUT]
         return ScriptedTurn(token_ids=ids, logprobs=[LOGPROB] * len(ids), finish_reason="stop")
 
-    engine = CallableEngine(answer)
+    engine = CallableEngine(answer).recording()
     player = Player(
         engine=engine,
         renderer=renderer(),

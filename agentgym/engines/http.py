@@ -1,12 +1,14 @@
 """JSON over HTTP to a server that may be busy, broken or gone.
 
 Every attempt has a deadline and there are only so many, so whoever waits for an answer gets one or
-an error. Busy (429), broken (5xx) and unreachable servers are asked again, after the time they name
-or after a growing, random one, so that many trajectories do not come back at the same moment.
+an error. Busy (429), slow (408), broken (5xx) and unreachable servers are asked again, after the
+time they name or after a growing, random one, so that many trajectories do not come back at the
+same moment.
 """
 
 import asyncio
 import json
+import math
 import random
 import time
 from collections.abc import Mapping
@@ -22,6 +24,7 @@ from agentgym.errors import ConfigError, EngineError
 _FIRST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 60.0
 _CALLERS_FAULT = {401, 403, 404}
+_BUSY = {408, 425, 429}
 _MAX_SHOWN = 200
 
 
@@ -139,7 +142,7 @@ class JsonClient:
 def _refuse(response: aiohttp.ClientResponse, text: str) -> None:
     """Raise unless the answer is one."""
     status, reason = response.status, f"status {response.status}: {_short(text)}"
-    if status == 429 or status >= 500:
+    if status in _BUSY or status >= 500:
         raise _AskAgainError(reason, _named_wait(response.headers.get("Retry-After")))
     if status in _CALLERS_FAULT:
         raise ConfigError(f"{response.url} answered with {reason}; check URL, key and model name")
@@ -155,7 +158,9 @@ def _named_wait(header: str | None) -> float | None:
     if seconds is None:
         with suppress(ValueError, TypeError):
             seconds = parsedate_to_datetime(header or "").timestamp() - time.time()
-    return None if seconds is None else min(max(seconds, 0.0), _LONGEST_WAIT_S)
+    if seconds is None or math.isnan(seconds):
+        return None
+    return min(max(seconds, 0.0), _LONGEST_WAIT_S)
 
 
 def _pause(attempt: int) -> float:

@@ -1,8 +1,8 @@
 """Engines without a model: turns come from a policy function or from a prepared script.
 
 They obey the limits of a real engine (token budget, context length, stop tokens), so that tests,
-oracle policies and `--policy scripted:FILE` go through the very loop that training uses. Every call
-is recorded: what the loop sent is what a test wants to see.
+oracle policies and `--policy scripted:FILE` go through the very loop that training uses. Calls are
+recorded for who asks for it: what the loop sent is what a test wants to see.
 """
 
 import inspect
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Self
 
 from agentgym.engines.base import FinishReason, Generation, Sampling, refuse_unknown_ids
 from agentgym.engines.stops import Decode, length_until_stop, watch
@@ -71,7 +72,7 @@ class CallableEngine:
         max_context: int = 1 << 20,
         vocabulary: int | None = None,
     ) -> None:
-        self.calls: list[EngineCall] = []
+        self._calls: list[EngineCall] | None = None
         self._policy = policy
         self._encode = encode
         self._decode = decode
@@ -91,6 +92,22 @@ class CallableEngine:
     def policy_version(self) -> int:
         """Weight updates seen so far."""
         return self._version
+
+    def recording(self) -> Self:
+        """This engine, which from now on keeps every call, its whole prompt included."""
+        self._calls = []
+        return self
+
+    @property
+    def calls(self) -> list[EngineCall]:
+        """Calls so far.
+
+        Raises:
+            ConfigError: they are not recorded.
+        """
+        if self._calls is None:
+            raise ConfigError("the engine keeps no calls: build it as Engine(...).recording()")
+        return self._calls
 
     def prompts(self, session: str) -> list[tuple[int, ...]]:
         """Prompts of one session, in the order they came."""
@@ -117,7 +134,8 @@ class CallableEngine:
         turn = self._turns[session]
         call = EngineCall(prompt_ids=prompt_ids, sampling=sampling, session=session, turn=turn)
         self._turns[session] += 1
-        self.calls.append(call)
+        if self._calls is not None:
+            self._calls.append(call)
         with boundary(EngineError, f"policy of session {session!r}"):
             answer = self._policy(call)
             prepared = await answer if inspect.isawaitable(answer) else answer

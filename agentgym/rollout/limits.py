@@ -8,22 +8,34 @@ from agentgym.trajectory import Budget, StopReason
 
 
 class Remaining(NamedTuple):
-    """Tokens the next turn may have, and what to say if they run out."""
+    """Tokens the next turn may have, and what it means that they run out."""
 
     tokens: int
-    reason: StopReason
+    limit: StopReason
+    trajectory: Trajectory
+    num_sampled: int
+    """By the trajectory, before the turn."""
 
     @classmethod
     def of(cls, trajectory: Trajectory, player: Player) -> Self:
         """The smallest of the turn's, the trajectory's and the engine's limits."""
-        budget = player.budget
+        budget, num_sampled = player.budget, trajectory.num_sampled
         room = room_left(trajectory, player)
-        tokens = budget.max_sampled_tokens - trajectory.num_sampled
+        tokens = budget.max_sampled_tokens - num_sampled
         if budget.max_turn_tokens is not None:
             tokens = min(tokens, budget.max_turn_tokens)
         if room < tokens:
-            return cls(room, StopReason.CONTEXT_OVERFLOW)
-        return cls(tokens, StopReason.LENGTH)
+            return cls(room, StopReason.CONTEXT_OVERFLOW, trajectory, num_sampled)
+        return cls(tokens, StopReason.LENGTH, trajectory, num_sampled)
+
+    @property
+    def reason(self) -> StopReason:
+        """Why a turn that was cut, or had no room to begin, ends the trajectory.
+
+        An engine may cut a turn before any of our limits: that is the turn's length.
+        """
+        sampled = self.trajectory.num_sampled - self.num_sampled
+        return StopReason.LENGTH if 0 < sampled < self.tokens else self.limit
 
 
 def room_left(trajectory: Trajectory, player: Player) -> int:

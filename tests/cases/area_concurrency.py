@@ -8,6 +8,7 @@ import importlib
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -58,16 +59,17 @@ def _process(case: Mapping[str, Any]) -> Mapping[str, Any]:
     assert case["run_as"] == "python -c script"
     inner = {key: value for key, value in case.items() if key != "run_as"}
     started = time.perf_counter()
-    process = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(Path(__file__).parent), json.dumps(inner)],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    seconds = time.perf_counter() - started
-    assert process.returncode == 0, process.returncode
-    return {**json.loads(process.stdout), "process_exits_within_s": seconds}
+    with tempfile.TemporaryFile() as said:  # a pipe stays open in what the process leaves behind
+        process = subprocess.run(
+            [sys.executable, "-c", _PROGRAM, str(Path(__file__).parent), json.dumps(inner)],
+            stdout=said,
+            timeout=60,
+            check=False,
+        )
+        seconds = time.perf_counter() - started
+        assert process.returncode == 0, process.returncode
+        said.seek(0)
+        return {**json.loads(said.read()), "process_exits_within_s": seconds}
 
 
 async def _collect(case: Mapping[str, Any], engine: Any) -> dict[str, Any]:

@@ -237,6 +237,7 @@ class Recorder(CallableEngine):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.recording()
         self.given: list[Generation] = []
 
     async def generate(

@@ -125,7 +125,7 @@ async def test_given_logprobs_are_kept_and_counted() -> None:
 
 
 async def test_every_call_is_recorded() -> None:
-    engine = ScriptedEngine([[5], [6]])
+    engine = ScriptedEngine([[5], [6]]).recording()
     await ask(engine, prompt=(1, 2), session="a")
     await ask(engine, prompt=(3,), session="b")
     await ask(engine, prompt=(1, 2, 5), session="a")
@@ -180,3 +180,9 @@ async def test_a_script_for_another_vocabulary_fails_its_call() -> None:
     """The ids would decode to nothing, and train rows of the embedding that do not exist."""
     with pytest.raises(EngineError, match="the turn holds token id 9; the model knows 0 to 8"):
         await ask(ScriptedEngine([[1, 9]], vocabulary=9))
+
+
+def test_calls_are_kept_only_for_who_asks() -> None:
+    """A long run with an oracle would keep every prompt for ever."""
+    with pytest.raises(ConfigError, match="recording"):
+        _ = ScriptedEngine([[1]]).calls

@@ -108,7 +108,9 @@ def make_player(renderer: Renderer) -> Callable[..., Player]:
     ) -> Player:
         engine = script
         if not isinstance(engine, CallableEngine):
-            engine = ScriptedEngine(script, encode=renderer.encode, max_context=max_context)
+            engine = ScriptedEngine(
+                script, encode=renderer.encode, max_context=max_context
+            ).recording()
         budget = options.pop("budget", Budget())
         return Player(
             engine=engine,

@@ -70,7 +70,7 @@ async def test_concurrency_is_bounded_and_used(make_player: MakePlayer, request_
         running -= 1
         return "3"
 
-    engine = CallableEngine(policy, encode=lambda text: [ord(c) for c in text])
+    engine = CallableEngine(policy, encode=lambda text: [ord(c) for c in text]).recording()
     outputs = await collect([request_for(i) for i in range(20)], make_player(engine, concurrency=4))
 
     assert len(outputs) == 20

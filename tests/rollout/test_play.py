@@ -249,7 +249,7 @@ async def test_what_the_infrastructure_failed_is_played_again(
             raise ConnectionError("gone")
         return "3"
 
-    engine = CallableEngine(breaks_once, encode=renderer_for(byte_tokenizer()).encode)
+    engine = CallableEngine(breaks_once, encode=renderer_for(byte_tokenizer()).encode).recording()
     output = await run_trajectory(request_for(1), make_player(engine))
 
     assert [call.session for call in engine.calls] == ["1-0", "1-0~1"]

@@ -70,7 +70,7 @@ class AskingEnv(TextEnv):
 def play_with(
     scheduler: Scheduler, turns: Sequence[Any], renderer: Renderer, **options: Any
 ) -> Player:
-    engine = ScriptedEngine(list(turns), encode=renderer.encode, decode=renderer.decode)
+    engine = ScriptedEngine(list(turns), encode=renderer.encode, decode=renderer.decode).recording()
     return Player(engine=engine, renderer=renderer, scheduler=scheduler, **options)
 
 

@@ -546,7 +546,7 @@ class TestFailures:
 
     def test_an_engine_that_was_handed_in_stays_open(self, make_trainer: MakeTrainer):
         """Its owner closes it."""
-        engine = CallableEngine(lambda call: [65 + call.sampling.seed % 26, 10])
+        engine = CallableEngine(lambda call: [65 + call.sampling.seed % 26, 10]).recording()
         trainer = make_trainer({"engine": engine}, max_steps=2)
         trainer.train()
 
