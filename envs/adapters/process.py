@@ -50,6 +50,7 @@ class HostProcess:
         self._lock = threading.RLock()
         self._rest = b""
         self._used = 0.0
+        self._num_kills = 0
 
     @property
     def pid(self) -> int | None:
@@ -67,22 +68,31 @@ class HostProcess:
             HostError: it raised.
             EnvError: it took too long or died; the process is gone, the next call starts another.
         """
+        num_kills = self._num_kills
         with self._lock:
             try:
-                answer = self._exchange(method, arguments, time.monotonic() + timeout_s)
+                process = self._started(num_kills)
+                answer = self._exchange(process, method, arguments, time.monotonic() + timeout_s)
             except TimeoutError as error:
-                self.kill()
+                self._end()
                 text = f"{self.kind}: {method} took more than {timeout_s:g} s"
                 raise EnvError(text) from error
             except (OSError, ValueError) as error:
-                self.kill()
+                self._end()
                 raise EnvError(f"{self.kind}: the process died in {method}: {error}") from error
         if "error" in answer:
             raise HostError(answer["error"])
         return answer["result"]
 
     def kill(self) -> None:
-        """End the process, whatever it is doing; a second call does nothing."""
+        """End the process, whatever it is doing, and a call that is about to start one.
+
+        A second call does nothing; a later `call` starts another.
+        """
+        self._num_kills += 1
+        self._end()
+
+    def _end(self) -> None:
         process = self._process
         if process is None:
             return
@@ -96,19 +106,25 @@ class HostProcess:
             if self._process is process:
                 self._process, self._rest = None, b""
 
-    def _exchange(self, method: str, arguments: dict[str, Any], deadline: float) -> Any:
-        process = self._started()
+    def _exchange(
+        self,
+        process: "subprocess.Popen[bytes]",
+        method: str,
+        arguments: dict[str, Any],
+        deadline: float,
+    ) -> Any:
         assert process.stdin is not None
         process.stdin.write(json.dumps({"method": method, "arguments": arguments}).encode() + b"\n")
         process.stdin.flush()
         return json.loads(self._line(process, deadline))
 
-    def _started(self) -> "subprocess.Popen[bytes]":
+    def _started(self, num_kills: int) -> "subprocess.Popen[bytes]":
+        """The process; none is left if it was to be killed since `num_kills` was read."""
         is_fresh = not self.idle_s or time.monotonic() - self._used < self.idle_s / 2
         self._used = time.monotonic()
         if self._process is not None and self._process.poll() is None and is_fresh:
             return self._process
-        self.kill()
+        self._end()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-X", "utf8", str(_HOST), self.kind, str(self.idle_s)],
             stdin=subprocess.PIPE,
@@ -118,6 +134,8 @@ class HostProcess:
             start_new_session=True,
         )
         _live.add(self)
+        if self._num_kills != num_kills:
+            raise OSError("it was ended")
         return self._process
 
     def _line(self, process: "subprocess.Popen[bytes]", deadline: float) -> bytes:

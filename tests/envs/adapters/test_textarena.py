@@ -4,8 +4,10 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +68,29 @@ def test_nothing_is_left_when_an_env_is_closed() -> None:
     env.close()
 
     assert is_gone(pid)
+
+
+async def test_nothing_is_left_when_an_env_is_closed_while_its_game_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reset that was given up may still be starting the process when the env is closed."""
+    env, started = TextArenaEnv("GuessTheNumber-v0"), []
+
+    class LatePopen(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            time.sleep(0.2)
+            super().__init__(*args, **kwargs)
+            started.append(self.pid)
+
+    monkeypatch.setattr(subprocess, "Popen", LatePopen)
+    reset = asyncio.create_task(env.areset(seed=0))
+    await asyncio.sleep(0.1)
+    reset.cancel()
+    await asyncio.wait({reset})
+    await env.aclose()
+    await asyncio.sleep(0.5)
+
+    assert [is_gone(pid) for pid in started] == [True]
 
 
 async def test_games_side_by_side_do_not_meet() -> None:
