@@ -44,6 +44,10 @@ class Worker:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
+    def __reduce__(self) -> tuple[type["Worker"], tuple[()]]:
+        """A copy has a thread of its own."""
+        return type(self), ()
+
     async def run(self, function: Callable[[], T]) -> T:
         """What the function returns; if cancelled while it waits its turn, it never runs."""
         return await asyncio.wrap_future(self.submit(function))

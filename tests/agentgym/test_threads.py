@@ -1,6 +1,7 @@
 """Threads beside event loops: results, errors, and a process that can always exit."""
 
 import asyncio
+import copy
 import os
 import subprocess
 import sys
@@ -164,3 +165,14 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
 
     assert done.stdout == "7\n", done.stderr
+
+
+async def test_a_copied_worker_has_a_thread_of_its_own() -> None:
+    """Envs are copied in the middle of an episode, worker included."""
+    worker = Worker()
+    first = await worker.run(threading.get_ident)
+    copied = copy.deepcopy(worker)
+
+    assert await copied.run(threading.get_ident) != first
+    worker.stop()
+    copied.stop()
