@@ -17,17 +17,18 @@ from agentgym.tokens import Segment, TokenTrace
 
 _TAG = re.compile(r"<[^<>{}%\s'\"]+>")
 _ROLES = ("<system>", "<user>", "<assistant>", "<tool>", "<E>")
+_KWARGS = ("fixed_kwargs", "template_kwargs", "chat_template_kwargs", "kwargs")
 _FIRST_DAY, _OTHER_DAY = date(2026, 1, 2), date(2027, 3, 4)
 
 
 def run(case: Mapping[str, Any]) -> Mapping[str, Any]:
     """Renders, and what the audits and the renderer say."""
-    kwargs = {**case.get("fixed_kwargs", {}), **case.get("template_kwargs", {})}
+    kwargs = {key: _plain(value) for name in _KWARGS for key, value in case.get(name, {}).items()}
     tokenizer = _tokenizer(case)
     template = ChatTemplate(tokenizer, template_kwargs=kwargs, today=_FIRST_DAY)
     messages = [_message(entry) for entry in case["messages"]]
     appended = [_message(entry) for entry in case.get("appended", [])]
-    tools = case.get("tools", [])
+    tools = _plain(case.get("tools") or [])
     chat = [message.to_chat() for message in messages]
     prompted = case.get("add_generation_prompt", True)
     found: dict[str, Any] = {"rendered": template.text(chat, tools, prompt=prompted)}
@@ -61,12 +62,13 @@ def _played(
     if not messages or messages[-1].role != "assistant":
         return {"next_prompt": renderer.decode(renderer.render([*messages, *appended], tools))}
     prompt = renderer.render(messages[:-1], tools)
-    ids = (*renderer.encode(messages[-1].content), min(renderer.stop_token_ids))
+    end = min(renderer.stop_token_ids)
+    ids = (*renderer.encode(messages[-1].content), end)
     trace = TokenTrace([Segment(ids=tuple(prompt), source="template")])
     trace.append(Segment(ids=ids, source="sampled", logprobs=(-1.0,) * len(ids), policy_version=0))
     added = renderer.bridge(trace, appended, tools=tools)
     text = renderer.decode(added)
-    if suffix is not None and not text.endswith(suffix):
+    if suffix is not None and not (renderer.decode([end]) + text).endswith(suffix):
         raise AssertionError(f"the renderer adds {text!r}, the template {suffix!r}")
     following = [*trace.ids, *added]
     return {
@@ -112,12 +114,26 @@ def _message(entry: Mapping[str, Any]) -> Message:
         call.get("type")
     return Message(
         role=entry["role"],
-        content=entry.get("content") or "",
+        content=_text(entry.get("content")),
         reasoning=entry.get("reasoning_content", entry.get("reasoning")),
         tool_calls=tuple(calls),
         tool_call_id=entry.get("tool_call_id"),
         name=entry.get("name"),
     )
+
+
+def _text(content: Any) -> str:
+    """Content as one text, however it came: parts of text are put together."""
+    if isinstance(content, list):
+        return "".join(str(part["text"]) for part in content if part["type"] == "text")
+    return content or ""
+
+
+def _plain(value: Any) -> Any:
+    """What a template may print or not, as ordinary dictionaries and lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _function(call: Mapping[str, Any]) -> Mapping[str, Any]:

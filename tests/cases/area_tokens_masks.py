@@ -182,6 +182,7 @@ def _message(turn: Mapping[str, Any]) -> Message:
 
 def _collated(given: Mapping[str, Any]) -> dict[str, Any]:
     """Rows as the trainer pads them, written with the pad id and on the side of the case."""
+    pad_id, side = given["pad_id"], given.get("padding_side", "right")
     samples = [_sample(entry, index) for index, entry in enumerate(given["sequences"])]
     rows = {index: (ids, mask) for index, ids, mask in _rows(samples)}
     width = max((len(sample.ids) for sample in samples), default=0)
@@ -189,12 +190,11 @@ def _collated(given: Mapping[str, Any]) -> dict[str, Any]:
     for sample in samples:
         ids, mask = rows.get(sample.index, (list(sample.ids), [0] * len(sample.ids)))
         gap = width - len(ids)
-        padding = {"input_ids": given["pad_id"], "attention_mask": 0, "loss_mask": 0}
+        padding = {"input_ids": pad_id, "attention_mask": 0, "loss_mask": 0}
         values = {"input_ids": ids, "attention_mask": [1] * len(ids), "loss_mask": mask}
         for key, row in values.items():
             fill = [padding[key]] * gap
-            left = given.get("padding_side", "right") == "left"
-            found[key].append(fill + row if left else row + fill)
+            found[key].append(fill + row if side == "left" else row + fill)
     return found
 
 
@@ -309,11 +309,12 @@ def _cut(case: Mapping[str, Any]) -> dict[str, Any]:
     import asyncio
 
     text = _text(case)
-    per_token = case.get("chars_per_token", 1)
+    in_bytes = "bytes_per_token" in case
+    per_token = case["bytes_per_token"] if in_bytes else case.get("chars_per_token", 1)
     limit = case["max_tool_tokens"]
 
     def count(text: str) -> int:
-        return math.ceil(len(text) / per_token)
+        return math.ceil(len(text.encode() if in_bytes else text) / per_token)
 
     def said() -> str:
         return text

@@ -100,7 +100,7 @@ def _read_header(head: str, text: str, position: int) -> Header:
     assert name is not None
     if head == "function" and name[1].strip():
         return Header(name[1].strip(), name.end())
-    if not head:
-        return Header("", position, "the call has no name")
     fence = _FENCE.match(text, position)
+    if not head or (head == "function" and fence is not None):
+        return Header("", position, "the call has no name")
     return Header(head, position if fence is None else fence.end())

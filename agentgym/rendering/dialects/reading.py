@@ -89,6 +89,10 @@ class Turn:
     thoughts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     malformed: list[MalformedCall] = field(default_factory=list)
+    _thinking_marks: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._thinking_marks = frozenset(mark for pair in self.thinking for mark in pair)
 
     @classmethod
     def of(
@@ -144,6 +148,8 @@ class Turn:
 
     def _is_thinking(self, mark: str) -> bool:
         """Whether the mark belongs to reasoning, which is then read."""
+        if mark not in self._thinking_marks:
+            return False
         for pair in self.thinking:
             if mark == pair.open:
                 self._think(pair)
