@@ -37,7 +37,10 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "resume without a name": ("train --resume", ("--resume", "--name")),
     "folder in use": ("train --run-dir full", ("'full'", "not empty", "--resume")),
     "folder below a file": ("train --run-dir run.yaml/x", ("run.yaml", "cannot be made")),
-    "template that rewrites history": ("{command} --model rewriting", ("rewriting", "rewrites")),
+    "template that rewrites history": (
+        "{command} --model rewriting --on-history-rewrite refuse",
+        ("rewriting", "rewrites"),
+    ),
     "no chat template": ("{command} --model bare", ("bare", "no chat template")),
     "groups that are not whole": ("rollout --n 3 --group-size 2", ("--n 3", "--group-size 2")),
     "unknown policy": ("rollout --policy orcale", ("'orcale'", "oracle")),

@@ -1,13 +1,20 @@
-"""`agentgym envs`: what can be played."""
+"""`agentgym envs`: what can be played.
+
+Each env is built, asked and closed in a thread that the list waits for only so long: one env that
+waits for a server must not keep the others from being listed.
+"""
 
 import inspect
+from threading import Thread
 
+from pydantic import Field
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from agentgym.commands import Command
 from agentgym.commands.sections import PluginSection
+from agentgym.deadlines import abandon
 from agentgym.envs import FAMILIES, make, names, spec
 from agentgym.errors import AgentGymError, ConfigError, boundary
 
@@ -17,6 +24,8 @@ class EnvsConfig(PluginSection):
 
     names: bool = False
     """Bare names, one per line."""
+    timeout: float = Field(10, gt=0, allow_inf_nan=False)
+    """Seconds in which an environment must be built and closed to be described."""
 
 
 def envs(settings: EnvsConfig) -> None:
@@ -27,14 +36,28 @@ def envs(settings: EnvsConfig) -> None:
         return
     table = Table.grid(padding=(0, 2))
     for name in names():
-        table.add_row(Text(f"{name} v{spec(name).version}", "bold"), _describe(name))
+        table.add_row(
+            Text(f"{name} v{spec(name).version}", "bold"), _describe(name, settings.timeout)
+        )
     for prefix, family in FAMILIES.items():
         table.add_row(Text(f"{prefix}/...", "bold"), Text(family.summary))
     Console().print(table)
 
 
-def _describe(name: str) -> Group:
+def _describe(name: str, timeout_s: float) -> Group:
     """What is told about an env; one that cannot be built says why, so that the list is whole."""
+    told: list[Group] = []
+    thread = Thread(target=lambda: told.append(_told(name)), name=f"describe-{name}", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if told:
+        return told[0]
+    abandon(thread)
+    late = f"env {name!r} was not built and closed within {timeout_s:g} s; try a longer --timeout"
+    return Group(Text(late, "red"))
+
+
+def _told(name: str) -> Group:
     try:
         with boundary(ConfigError, f"env {name!r} cannot be built", also=(SystemExit,)):
             return _facts(name)

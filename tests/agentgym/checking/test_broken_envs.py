@@ -1,7 +1,5 @@
 """Every kind of broken env is found by the check that is there for it, and by no unrelated one."""
 
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -10,9 +8,7 @@ from agentgym.checking import CheckReport, Status
 from agentgym.checking.api import subject_of
 from agentgym.checking.checklist import ENV_CHECKS
 from agentgym.checking.runner import run_checks
-from agentgym.plugins import load_plugins, module_name
 
-PLUGIN = Path(__file__).parents[2] / "broken_envs.py"
 FAULTS: dict[str, tuple[str, str]] = {
     "RandomSeed": ("seeds", "a new env plays another episode; reset: observation"),
     "UsedState": ("seeds", "used before plays another episode"),
@@ -60,6 +56,18 @@ FAULTS: dict[str, tuple[str, str]] = {
     "TwoSides": ("sides", "astep and step differ in step 1"),
     "Exits": ("episodes", "SystemExit: no data"),
     "CannotReset": ("episodes", "the data set is empty"),
+    "ChangesTasks": ("consistency", "played=None became True"),
+    "ChangesTools": ("consistency", "after step 1 the tools are ['add', 'more']"),
+    "FirstCallOnly": ("consistency", "2 of 3 calls of a message got no tool message"),
+    "ToldByTools": ("answer_hidden", "4 of 4 first observations say the answer"),
+    "LengthPays": ("floor", "'long text' earned 1 on average"),
+    "CallsPay": ("floor", "'one call again' earned 1 on average"),
+    "NanPays": ("floor", "'no number' earned 1 on average"),
+    "OddDigits": ("policies", "invalid literal for int()"),
+    "ChangesProcess": ("process", "playing changes os.environ['BROKEN_ENVS_TASK']"),
+    "LeavesFiles": ("leaks", "left 6 temporary files behind"),
+    "KeepsEnvs": ("leaks", "closed envs behind"),
+    "SameQuestions": ("held_out", "12 of the first 12 eval tasks ask what a train task asks"),
 }
 RELATED = {
     "NoText": {"registration"},
@@ -71,12 +79,6 @@ RELATED = {
 """What must fail too: where nothing can be reset, Gymnasium cannot either."""
 HANGING = {"Hangs", "BlocksTheLoop", "HangsInClose"}
 NEEDS_A_PROCESS = {"HashOrder", "HashTasks"}
-
-
-@pytest.fixture(scope="module")
-def broken() -> ModuleType:
-    load_plugins([PLUGIN])
-    return sys.modules[module_name(PLUGIN)]
 
 
 def checked(name: str, *only: str) -> CheckReport:
@@ -99,7 +101,9 @@ def needed(*names: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_broken_env_fails_the_check_that_is_there_for_it(name: str, broken: ModuleType) -> None:
+def test_a_broken_env_fails_the_check_that_is_there_for_it(
+    name: str, broken_envs: ModuleType
+) -> None:
     """A check that passes what is broken is worse than none."""
     check, words = FAULTS[name]
     report = checked(name, check)
@@ -110,7 +114,7 @@ def test_a_broken_env_fails_the_check_that_is_there_for_it(name: str, broken: Mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
-def test_no_unrelated_check_fails(name: str, broken: ModuleType) -> None:
+def test_no_unrelated_check_fails(name: str, broken_envs: ModuleType) -> None:
     """A report that says everything is wrong is no help."""
     report = checked(name)
 
@@ -118,7 +122,7 @@ def test_no_unrelated_check_fails(name: str, broken: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("name", ["Sound", "Talks"])
-def test_what_is_not_broken_passes(name: str, broken: ModuleType) -> None:
+def test_what_is_not_broken_passes(name: str, broken_envs: ModuleType) -> None:
     """The broken ones differ from these in one thing each."""
     report = checked(name)
 
@@ -130,11 +134,13 @@ def test_what_is_not_broken_passes(name: str, broken: ModuleType) -> None:
     ("name", "check", "words"),
     [
         ("Counts", "shared_state", "Counts.num_episodes changes by playing"),
+        ("ToldByErrors", "answer_hidden", "errors of tools contain the answer of 4 of 4 tasks"),
+        ("Prints", "process", "it prints 'playing train-0"),
         ("BadReport", "records", "set is not JSON serializable"),
     ],
 )
 def test_what_may_be_meant_is_a_warning(
-    name: str, check: str, words: str, broken: ModuleType
+    name: str, check: str, words: str, broken_envs: ModuleType
 ) -> None:
     """It is said, and fails nothing."""
     report = checked(name, check)
@@ -144,14 +150,14 @@ def test_what_may_be_meant_is_a_warning(
     assert words in report.result(check).messages[0]
 
 
-def test_every_broken_env_is_expected_here(broken: ModuleType) -> None:
+def test_every_broken_env_is_expected_here(broken_envs: ModuleType) -> None:
     """None is forgotten."""
-    known = {env.__name__ for env in broken._envs()}
+    known = {env.__name__ for env in broken_envs._envs()}
 
     assert known == {*FAULTS, "Sound", "Talks", "Counts", "BadReport", "KeepsTheProcess"}
 
 
-def test_nothing_else_is_tried_once_an_env_hangs(broken: ModuleType) -> None:
+def test_nothing_else_is_tried_once_an_env_hangs(broken_envs: ModuleType) -> None:
     """A call that is still running may disturb whatever comes after it."""
     report = checked("Hangs")
 
