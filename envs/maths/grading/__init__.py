@@ -25,9 +25,11 @@ _LONG_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{4,}")
 _MAX_LONG_WORDS = 2
 _HOPELESS = re.compile(
     r"\^\s*\{[^{}]*\^\s*\{[^{}]*\^|\^\s*\{?\s*\d{5}"
+    r"|\d_\s*\{?\s*\d"
     r"|\\(?:sum|prod)[^=]{0,40}=[^^]{0,40}\^\s*\{?\s*(?:\d{6}|\d+\s*\^)"
 )
-"""Towers of powers, and sums over more than anything could add: equal only letter by letter."""
+"""Towers of powers, numerals of other bases, and sums over more than anything could add: equal only
+letter by letter."""
 
 
 class _Algebra:

@@ -105,9 +105,11 @@ class Comparison:
         return self._algebra(first, second, _tolerance(a, b))
 
     def _items(self, a: Items, b: Items) -> bool:
+        kinds = {a.kind, b.kind}
+        if kinds == {"set"}:
+            return self._within(a, b) and self._within(b, a)
         if len(a.items) != len(b.items):
             return False
-        kinds = {a.kind, b.kind}
         if kinds <= _UNORDERED:
             return self._matched(a, b)
         if "set" in kinds or ("matrix" in kinds and len(kinds) > 1):
@@ -115,6 +117,10 @@ class Comparison:
         if kinds == {"tuple", "bracket"} and len(a.items) == 2:
             return False
         return all(map(self.any_same, a.items, b.items))
+
+    def _within(self, a: Items, b: Items) -> bool:
+        """Whether every item of a set is in the other, however often."""
+        return all(any(self.any_same(item, other) for other in b.items) for item in a.items)
 
     def _matched(self, a: Items, b: Items) -> bool:
         """Whether every item of one has a partner of its own in the other."""

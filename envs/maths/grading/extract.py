@@ -21,7 +21,9 @@ _SPAN = re.compile(
 )
 _BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 _DISPLAY = re.compile(r"(\\\[|\\\()\s*\n\s*|(?<=\$\$)\s*\n\s*(?=[^$\n]+\n\s*\$\$)")
-_OPTION = re.compile(r"\b(?:option|choice)\s+(\(?[A-H]\)?)(?![A-Za-z])", re.IGNORECASE)
+_OPTION = re.compile(
+    r"\b(?:option|choice)\s*(?:is\b|:)?[\s*:]*(\(?[A-H]\)?)(?![A-Za-z'])", re.IGNORECASE
+)
 _SENTENCE_END = re.compile(r"[.;!?](?:\s|$)|,?\s(?:since|because|which)\s")
 _PROSE = re.compile(r"(?<![\\{A-Za-z])[A-Za-z']{2,}(?:[\s,]+[A-Za-z']+){2,}")
 _NUMBER = re.compile(

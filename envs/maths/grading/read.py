@@ -41,6 +41,7 @@ _OR = re.compile(r",?\s+or\s+|,\s*(?=[A-Za-z] ?(?:[<>]|\\[lg]e))")
 _IN = re.compile(r"\\in(?![A-Za-z])|\s+in\s+(?=[\[(])")
 _PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])|\+/-|\+-")
 _THOUSANDS = re.compile(r"[-+]?\s?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_MARKED = re.compile(rf"{TEXT}[^{END}]*{END}")
 _MATRIX = re.compile(r"\\begin\{([pbvB]?matrix|array)\}(?:\{[clr|]*\})?(.*?)\\end\{\1\}", re.DOTALL)
 _ANGLES = re.compile(r"\\langle(.+)\\rangle", re.DOTALL)
 
@@ -221,7 +222,7 @@ def _sequence(text: str, depth: int) -> Readings:
     if len(parts) < 2:
         return ()
     listed = Items("list", tuple(read(part, depth - 1) for part in parts[:_MAX_ITEMS]))
-    number = read_single(text) if _THOUSANDS.match(text) and "," in text else ()
+    number = read_single(text) if _THOUSANDS.match(_MARKED.sub(" ", text).strip()) else ()
     exact = [q for q in number if isinstance(q, Quantity) and q.exact is not None]
     return (*exact, listed)
 

@@ -87,18 +87,18 @@ def _parse(text: str) -> Any:
 
 
 def _same_expression(a: sympy.Expr, b: sympy.Expr, tolerance: float) -> bool:
+    """Equal at some points; those where neither is real do not count if others are left."""
     if not a.free_symbols and not b.free_symbols:
         return _same_constant(a, b, tolerance)
-    valid = 0
-    for x, y in _probes(a, b):
-        if x is None or y is None:
-            if (x is None) != (y is None):
-                return bool(sympy.simplify(a - b) == 0)
-            continue
-        if not _close(x, y, tolerance):
-            return False
-        valid += 1
-    return valid >= _NEEDED or bool(sympy.simplify(a - b) == 0)
+    pairs = _probes(a, b)
+    if any((x is None) != (y is None) for x, y in pairs):
+        return bool(sympy.simplify(a - b) == 0)
+    pairs = [(x, y) for x, y in pairs if x is not None]
+    real = [(x, y) for x, y in pairs if not (x.imag and y.imag)]
+    compared = real if len(real) >= _NEEDED else pairs
+    if not all(_close(x, y, tolerance) for x, y in compared):
+        return False
+    return len(compared) >= _NEEDED or bool(sympy.simplify(a - b) == 0)
 
 
 def _same_constant(a: sympy.Expr, b: sympy.Expr, tolerance: float) -> bool:
