@@ -7,6 +7,7 @@ import asyncio
 import os
 import random
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from agentgym.envs import Env, Episode, Task, TaskSet, ToolEnv, register
-from agentgym.errors import EnvError
+from agentgym.errors import EnvError, ToolError
 from agentgym.messages import Message, assistant, user
 from agentgym.tools import tool
 
@@ -494,6 +495,145 @@ class LeaksTask(Env):
 
     def oracle(self, task: Task, messages: list[Message]) -> Message:
         return assistant("yes")
+
+
+class ChangesTasks(Sound):
+    """Writes into the task that all members of its group are given."""
+
+    def score(self, episode: Episode) -> dict[str, float | None]:
+        rewards = super().score(episode)
+        episode.task.data["played"] = True
+        return rewards
+
+
+class ChangesTools(Sound):
+    """Offers another tool once the episode has begun, of which no model is told."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.tools = (add,)
+        return super().reset(seed=seed, options=options)
+
+    async def astep(self, action: Any) -> Any:
+        self.tools = (add, replace(add, name="more"))
+        return await super().astep(action)
+
+
+class ToldByTools(Sound):
+    """Says the answer in the description of a tool."""
+
+    async def areset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        result = await super().areset(seed=seed, options=options)
+        answer = self.episode.task["answer"]
+        self.tools = (replace(add, description=f"Add two numbers. The answer is {answer}."),)
+        return result
+
+
+class ToldByErrors(Sound):
+    """Says the answer to whoever calls a tool wrongly."""
+
+    def __init__(self) -> None:
+        self.tools = (tool(self.guess),)
+
+    def guess(self, number: int) -> str:
+        """Try a number.
+
+        Args:
+            number: The number.
+        """
+        answer = self.episode.task["answer"]
+        if number != answer:
+            raise ToolError(f"expected {answer}, got {number}")
+        return "right"
+
+    def oracle(self, task: Task, messages: list[Message]) -> Message:
+        return assistant(str(task["answer"]))
+
+
+class LengthPays(Sound):
+    """Takes a long text for a thorough one."""
+
+    def score(self, episode: Episode) -> dict[str, float | None]:
+        is_long = len(episode.answer or "") > 4000
+        right = str(episode.task["answer"]) == episode.answer
+        return {"correct": float(right or is_long)}
+
+
+class CallsPay(Sound):
+    """Pays for every call, however often it was made before."""
+
+    max_turns = 40
+
+    def score(self, episode: Episode) -> dict[str, float | None]:
+        effort = min(1.0, len(episode.tool_results) / 20)
+        right = str(episode.task["answer"]) == episode.answer
+        return {"correct": 1.0 if right else effort}
+
+
+class NanPays(Sound):
+    """Refuses what is too far off, which "nan" is not."""
+
+    def score(self, episode: Episode) -> dict[str, float | None]:
+        try:
+            given = float(episode.answer or "")
+        except ValueError:
+            return {"correct": 0.0}
+        return {"correct": 0.0 if abs(given - episode.task["answer"]) > 0.01 else 1.0}
+
+
+class OddDigits(Sound):
+    """Takes all that is called a digit for a number."""
+
+    def score(self, episode: Episode) -> dict[str, float | None]:
+        given = episode.answer or ""
+        return {"correct": float(given.isdigit() and int(given) == episode.task["answer"])}
+
+
+class FirstCallOnly(Sound):
+    """Answers the first of several calls and forgets the others."""
+
+    async def astep(self, action: Any) -> Any:
+        first = action.model_copy(update={"tool_calls": action.tool_calls[:1]})
+        return await super().astep(first)
+
+
+class ChangesProcess(Sound):
+    """Sets a variable of the whole process."""
+
+    def prompt(self, task: Task) -> str | list[Message]:
+        os.environ["BROKEN_ENVS_TASK"] = task.id
+        return super().prompt(task)
+
+
+class LeavesFiles(Sound):
+    """Works in a temporary folder that it never removes."""
+
+    def prompt(self, task: Task) -> str | list[Message]:
+        Path(tempfile.mkdtemp(prefix="broken")).joinpath("x").write_text(task.id)
+        return super().prompt(task)
+
+
+class KeepsEnvs(Sound):
+    """Registers every env in a list, which keeps them all."""
+
+    def prompt(self, task: Task) -> str | list[Message]:
+        KEPT.append(self)
+        return super().prompt(task)
+
+
+class Prints(Sound):
+    """Tells the terminal what it does."""
+
+    def prompt(self, task: Task) -> str | list[Message]:
+        print("playing", task.id)
+        return super().prompt(task)
+
+
+class SameQuestions(Sound):
+    """Asks in eval what it asks in train, under data that differ."""
+
+    def make_task(self, split: str, index: int) -> Task:
+        task = super().make_task("train", index)
+        return Task(id=f"{split}-{index}", data={**task.data, "uid": f"{split}/{index}"})
 
 
 def _envs() -> Iterator[type[Env]]:

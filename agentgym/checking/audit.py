@@ -6,7 +6,6 @@ this record is all that the trainer ever sees.
 
 from collections.abc import Iterator, Sequence
 
-from agentgym.checking.contract import CALLS
 from agentgym.checking.looped import LOGPROB, Played, play_in_loop, renderer, write
 from agentgym.checking.policies import FLOOR
 from agentgym.checking.report import Findings
@@ -15,11 +14,13 @@ from agentgym.messages import Message
 from agentgym.tokens import Segment
 from agentgym.trajectory import RolloutOutput
 
+_PLAYERS = ("random calls", "several calls", "echo", "special tokens")
+
 
 async def loop(subject: Subject) -> Findings:
     """Invariants 1 and 2 on trajectories of several policies."""
     found, num_tokens, num_turns = Findings(), 0, 0
-    policies = (*subject.oracle, CALLS, FLOOR[1], FLOOR[-2])
+    policies = (*subject.oracle, *(policy for policy in FLOOR if policy.name in _PLAYERS))
     for number, policy in enumerate(policies):
         task = subject.tasks[number % len(subject.tasks)]
         played = await play_in_loop(subject, task, policy)

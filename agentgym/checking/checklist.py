@@ -3,6 +3,7 @@
 from agentgym.checking import (
     audit,
     building,
+    consistency,
     contract,
     fresh,
     hiding,
@@ -37,6 +38,13 @@ ENV_CHECKS: tuple[Check, ...] = (
         "episodes can be played and return plain values",
         contract.episodes,
         ("build", "tasks_exist"),
+    ),
+    Check("held_out", "eval asks other questions than train", consistency.held_out, _PLAYS),
+    Check(
+        "consistency",
+        "tasks and tools stay as they are, every call is answered",
+        consistency.consistency,
+        _PLAYS,
     ),
     Check("gymnasium", "Gymnasium's checks pass", contract.gymnasium_api, _PLAYS),
     Check(
@@ -94,7 +102,8 @@ ENV_CHECKS: tuple[Check, ...] = (
     Check(
         "shared_state", "class and module variables stay as they are", leaking.shared_state, _PLAYS
     ),
-    Check("leaks", "no thread, task, file or process is left", leaking.leaks, _PLAYS),
+    Check("process", "the process's own state stays as it is", consistency.process, _PLAYS),
+    Check("leaks", "no thread, task, file, process or env is left", leaking.leaks, _PLAYS),
     Check("records", "what it reports is plain JSON", measuring.records, _PLAYS),
     Check("speed", "resets and steps are fast", measuring.speed, _PLAYS),
 )

@@ -2,9 +2,11 @@
 
 import re
 
+from agentgym.checking.contract import CALLS
 from agentgym.checking.policies import HIDDEN_KEYS, named_golds
 from agentgym.checking.report import Findings
 from agentgym.checking.rewarding import Measured
+from agentgym.checking.session import Session
 from agentgym.checking.subject import Subject
 from agentgym.trajectory import RolloutOutput, Task
 
@@ -16,7 +18,13 @@ async def answer_hidden(subject: Subject) -> Findings:
     """The first observation does not give the answer away."""
     measured: Measured = subject.memo["measured"]
     by_id = {task.id: task for task in subject.tasks}
-    played = [(by_id[output.task_id], _first_words(output)) for output in measured.outputs["null"]]
+    played = [
+        (
+            by_id[output.task_id],
+            f"{_first_words(output)}\n{await _tools(subject, by_id[output.task_id])}",
+        )
+        for output in measured.outputs["null"]
+    ]
     named = [(task, text) for task, text in played if _golds(task)]
     if not named:
         return Findings(skipped="the tasks' data name no answer")
@@ -33,7 +41,39 @@ async def answer_hidden(subject: Subject) -> Findings:
                 "fine if it is to be chosen or found there"
             ]
         )
+    failed = [
+        found
+        for task, text in named
+        if not _contained(task, text) and (found := _contained(task, await _errors(subject, task)))
+    ]
+    if 2 * len(failed) > len(named):
+        return Findings(
+            warnings=[
+                f"errors of tools contain the answer of {len(failed)} of {len(named)} tasks: "
+                f"{failed[0]}; say what was wrong, not what would be right"
+            ]
+        )
     return Findings(note=f"{len(seen)} of {len(named)} contain it by chance")
+
+
+async def _tools(subject: Subject, task: Task) -> str:
+    """What models are told of the tools of a task."""
+    session = Session(subject, task, seed=subject.seed, policy=CALLS)
+    await session.start()
+    told = "\n".join(str(tool.to_schema()) for tool in session.env.tools)
+    await session.close()
+    return told
+
+
+async def _errors(subject: Subject, task: Task) -> str:
+    """What tools say to calls that fail."""
+    session = Session(subject, task, seed=subject.seed, policy=CALLS)
+    await session.start()
+    while await session.move():
+        pass
+    await session.close()
+    results = [result for entry in session.transcript for result in entry.get("results", ())]
+    return "\n".join(content for _, content, error in results if error is not None)
 
 
 def _first_words(output: RolloutOutput) -> str:

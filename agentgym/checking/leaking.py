@@ -8,9 +8,13 @@ import asyncio
 import gc
 import os
 import sys
+import tempfile
 import threading
 import time
+import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +35,15 @@ _Counts = dict[str, set[str]]
 
 
 async def leaks(subject: Subject) -> Findings:
-    """Episodes leave no thread, asyncio task, open file or child process."""
-    envs = [await _episode(subject, number) for number in range(_WARM_UP)]
-    before = _counts()
-    envs += [await _episode(subject, number) for number in range(_NUM_EPISODES)]
-    left = await _settled(before)
+    """Episodes leave no thread, asyncio task, file or child process, and no env."""
+    with _own_temporary_folder() as folder:
+        envs = [await _episode(subject, number) for number in range(_WARM_UP)]
+        before = _counts()
+        num_before = len(os.listdir(folder))
+        envs += [await _episode(subject, number) for number in range(_NUM_EPISODES)]
+        left = await _settled(before)
+        left["temporary files"] = set(sorted(os.listdir(folder))[num_before:])
+    left["closed envs"] = _kept(envs)
     faults = [
         f"{_NUM_EPISODES} episodes left {len(what)} {kind} behind, such as {min(what)}: free them "
         "in close"
@@ -43,6 +51,26 @@ async def leaks(subject: Subject) -> Findings:
         if len(what) > _NUM_EPISODES // 2
     ]
     return Findings(faults, note=f"{_NUM_EPISODES} episodes")
+
+
+@contextmanager
+def _own_temporary_folder() -> Iterator[str]:
+    """Where `tempfile` puts things for now, so that others' things do not count."""
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder
+        try:
+            yield folder
+        finally:
+            tempfile.tempdir = before
+
+
+def _kept(envs: list[Env]) -> set[str]:
+    """Envs that are not freed with the last reference that the checker has."""
+    held = [(weakref.ref(innermost(env)), repr(env)) for env in envs]
+    envs.clear()
+    gc.collect()
+    return {f"{name} ({number})" for number, (ref, name) in enumerate(held) if ref() is not None}
 
 
 async def _episode(subject: Subject, number: int) -> Env:

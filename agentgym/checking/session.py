@@ -42,7 +42,8 @@ class Session:
         self._subject = subject
         self._task, self._seed, self._policy = task, seed, policy
         self._golds = golds_of([task])
-        self._messages: list[Message] = []
+        self.messages: list[Message] = []
+        """The conversation so far."""
         self._turn = 0
 
     def _what(self, call: str) -> str:
@@ -53,13 +54,13 @@ class Session:
         with self._subject.asking(self._what("reset")):
             options = {"task": self._task}
             observation, info = await self.env.areset(seed=self._seed, options=options)
-        self._messages += observation
+        self.messages += observation
         self.transcript.append({"turn": "reset", **_heard(observation), **_reported(info)})
 
     def _act(self) -> Message:
         view = View(
             task=self._task,
-            messages=self._messages,
+            messages=self.messages,
             tools=tuple(self.env.tools),
             turn=self._turn,
             env=self.env,
@@ -75,7 +76,7 @@ class Session:
         action = self._act()
         with self._subject.asking(self._what(f"step {self._turn + 1}")):
             observation, reward, terminated, truncated, info = await self.env.astep(action)
-        self._messages += [action, *observation]
+        self.messages += [action, *observation]
         self.last_action = action
         self._turn += 1
         ended = {"reward": reward, "terminated": terminated, "truncated": truncated}

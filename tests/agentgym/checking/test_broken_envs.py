@@ -154,7 +154,16 @@ def test_every_broken_env_is_expected_here(broken_envs: ModuleType) -> None:
     """None is forgotten."""
     known = {env.__name__ for env in broken_envs._envs()}
 
-    assert known == {*FAULTS, "Sound", "Talks", "Counts", "BadReport", "KeepsTheProcess"}
+    assert known == {
+        *FAULTS,
+        "Sound",
+        "Talks",
+        "Counts",
+        "BadReport",
+        "KeepsTheProcess",
+        "Prints",
+        "ToldByErrors",
+    }
 
 
 def test_nothing_else_is_tried_once_an_env_hangs(broken_envs: ModuleType) -> None:
