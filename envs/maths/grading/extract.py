@@ -7,7 +7,7 @@ that was opened and never closed was cut, and a cut answer is none.
 import re
 
 _THINK_END, _THINK = "</think>", "<think>"
-_BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*(\{|(?=[^\s{]))")
+_BOX = re.compile(r"(?:\\(?:boxed|fbox|framebox)|(?<![\\A-Za-z])boxed(?=\s*\{))\s*(\{|(?=[^\s{]))")
 _TAG = re.compile(r"<answer>", re.IGNORECASE)
 _TAG_END = re.compile(r"</answer>", re.IGNORECASE)
 _HASHES = re.compile(r"####[ \t]*([^\n]+)")
@@ -26,6 +26,12 @@ _OPTION = re.compile(
 )
 _SENTENCE_END = re.compile(r"[.;!?](?:\s|$)|,?\s(?:since|because|which)\s")
 _PROSE = re.compile(r"(?<![\\{A-Za-z])[A-Za-z']{2,}(?:[\s,]+[A-Za-z']+){2,}")
+_LEAD = re.compile(
+    r"(?:the|she|he|it|there|they|we|you|this|that|so|thus|therefore|hence|then)\b[A-Za-z',:\s]*"
+    r"(?=[-+\u2212$*\\\d])",
+    re.IGNORECASE,
+)
+"""How a sentence begins that goes on with a number or a formula."""
 _NUMBER = re.compile(
     r"(?<![\w.])[-+\u2212]?\s?[$\u20ac\u00a3]?(?:\d+\s+\d+/\d+|\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
     r"(?:\s*/\s*\d+)?|\.\d+)\s*(?:\\?%)?",
@@ -117,7 +123,7 @@ def _after_number(text: str) -> str:
 def _whole_or_last(text: str) -> str:
     is_short = len(text) <= _MAX_SEARCHED and "\n" not in text
     if is_short and not _PROSE.search(_SPAN.sub(" ", text)):
-        return text
+        return _without_lead(text)
     text = text[-_MAX_SEARCHED:]
     if spans := _spans(text):
         return spans[-1]
@@ -127,6 +133,15 @@ def _whole_or_last(text: str) -> str:
     if not numbers and (options := _OPTION.findall(text)):
         return str(options[-1])
     return str(numbers[-1]) if numbers else text
+
+
+def _without_lead(text: str) -> str:
+    """What a short sentence says: "I choose option (C)" is (C), "it is 24 cm" is 24 cm."""
+    options = _OPTION.findall(text)
+    if options and not _NUMBER.search(text):
+        return str(options[-1])
+    lead = _LEAD.match(text)
+    return text if lead is None else text[lead.end() :]
 
 
 def _spans(text: str) -> list[str]:

@@ -70,6 +70,7 @@ _MACROS = (
     (re.compile(r"(?<=\d)\s*x\s*(?=10\s*\^)"), r" \\times "),
     (re.compile(r"\\+$"), ""),
     (re.compile(r"\{,\}"), ","),
+    (re.compile(r"^__(\w.*\w|\w)__$"), r"\1"),
     (re.compile(r"\*\*(?=\s|$)|^\*\*|(?<=\s)\*\*(?=\S+\*\*)"), " "),
 )
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{(\d+)\}")

@@ -28,12 +28,14 @@ _MAX_ITEMS = 64
 _NAME = re.compile(
     r"(?:[A-Za-z]|\\[A-Za-z]+|[A-Za-z]+(?: [A-Za-z]+){0,3})(?:_\{?\w+\}?)?'*(?:\([\w, ]*\))?"
 )
+_NAMES = re.compile(r"\([A-Za-z](?:\s*,\s*[A-Za-z])+\)")
 _FUNCTION = re.compile(r"\\(?:sin|cos|tan|ln|log|exp|sqrt|pi|infty|frac)(?![A-Za-z])|(?:pi|e|i)$")
 _CHOICE = re.compile(r"\(?([A-Ha-h])\)|([A-H])[.:)]?|([A-H])")
 _CHOICE_WITH_TEXT = re.compile(r"(?:\(([A-H])\)|([A-H])[.:)])\s*(.+)", re.DOTALL)
 _CHOICE_WORD = re.compile(r"(?:answer|option|choice)\s+(?=\(?[A-H]\)?$)", re.IGNORECASE)
 _EQUALS = re.compile(r"(?<![<>!\\])=")
 _RELATION = re.compile(r"(<|>|\\le(?![A-Za-z])|\\ge(?![A-Za-z]))")
+_UNEQUAL = re.compile(r"\\ne(?![A-Za-z])")
 _COMMA = re.compile(r",|;| and | or |\\(?:text|and|or)(?![A-Za-z])")
 _COMMA_AND_SPACE = re.compile(r",\s+|;| and | or ")
 _UNION = re.compile(r"\\cup(?![A-Za-z])|(?<=[\])])\s*(?:U| or | and )\s*(?=[\[(])")
@@ -53,7 +55,7 @@ def read(text: str, depth: int = _MAX_DEPTH) -> Readings:
         return ()
     if choice := _choice(text, depth):
         return choice
-    for attempt in (_named_set, _relation, _assignment, _union, _plus_minus, _matrix):
+    for attempt in (_named_set, _all_but, _relation, _assignment, _union, _plus_minus, _matrix):
         if (found := attempt(text, depth)) is not None:
             return found
     return _bracketed(text, depth) or _sequence(text, depth) or read_single(text)
@@ -98,7 +100,10 @@ def _assignment(text: str, depth: int) -> Readings | None:
 
 
 def _is_name(text: str) -> bool:
-    return _NAME.fullmatch(plain_text(text)) is not None and not _FUNCTION.match(text)
+    plain = plain_text(text)
+    if _NAMES.fullmatch(plain):
+        return True
+    return _NAME.fullmatch(plain) is not None and not _FUNCTION.match(text)
 
 
 def _is_arithmetic(text: str) -> bool:
@@ -114,6 +119,16 @@ def _relation(text: str, _: int) -> Readings | None:
         return _all_intervals(alternatives)
     interval = _as_interval(split_top(text, _RELATION))
     return None if interval is None else (interval,)
+
+
+def _all_but(text: str, _: int) -> Readings | None:
+    """`x \\ne 2` leaves what is below and what is above."""
+    parts = split_top(text, _UNEQUAL)
+    if len(parts) != 2 or not _is_name(parts[0]) or not _is_arithmetic(parts[1]):
+        return None
+    low, middle, high = (read_single(end) for end in (r"-\infty", parts[1], r"\infty"))
+    both = (Interval(low, middle, (False, False)), Interval(middle, high, (False, False)))
+    return (Items("set", tuple((each,) for each in both)),)
 
 
 def _all_intervals(texts: list[str]) -> Readings | None:
