@@ -93,7 +93,14 @@ async def _collect(case: Mapping[str, Any], engine: Any) -> dict[str, Any]:
     requests = [kit.request(index) for index in range(case.get("n_rollouts", 1))]
     said: dict[str, Any] = {}
     with kit.stopwatch(said):
-        outputs, gap = await kit.with_heartbeat(collect(requests, player))
+        played = asyncio.ensure_future(kit.with_heartbeat(collect(requests, player)))
+        if "cancel_after_s" in case:
+            await asyncio.wait([played], timeout=case["cancel_after_s"])
+            played.cancel()
+            await asyncio.wait([played])
+        if played.cancelled():
+            return {"cancelled": True, **_of_envs(envs)}
+        outputs, gap = await played
     said |= {"heartbeat_gap_seconds": gap, "finishes_within_s": said["seconds"]}
     said |= {"peak_in_flight": engine.peak, "peak_at_least": engine.peak}
     return said | _summary(outputs) | _of_envs(envs)
@@ -137,7 +144,8 @@ def _env_maker(case: Mapping[str, Any]) -> Callable[[], Any]:
         timeout_s=case.get("tool_timeout_s"),
         only_one=case.get("max_tool_concurrency") == 1,
     )
-    return lambda: kit.Question(kept)
+    judge = kit.function_of(case["reward_py"]) if "reward_py" in case else None
+    return lambda: kit.Question(kept, judge=judge)
 
 
 def _summary(outputs: Sequence[RolloutOutput]) -> dict[str, Any]:
@@ -148,6 +156,8 @@ def _summary(outputs: Sequence[RolloutOutput]) -> dict[str, Any]:
         "failed": len(failed),
         "failed_indices": [i for i, o in enumerate(outputs) if o.stop_reason.is_failure],
         "exception_propagates": False,
+        "rewards": [output.reward for output in outputs],
+        "statuses": [output.stop_reason.value for output in outputs],
         "stop_reason": outputs[0].stop_reason.value,
         "status": outputs[0].stop_reason.value if outputs[0] in failed else "ok",
         "final": kit.final_answer(outputs[0]),
@@ -171,6 +181,8 @@ def _of_envs(envs: Sequence[Any]) -> dict[str, Any]:
     ]
     lengths = [len(env.state) for env in envs if isinstance(env, kit.Sourced)]
     return {
+        "envs_closed": sum(env.closed for env in envs),
+        "envs_open": sum(not env.closed for env in envs),
         "distinct_env_instances": len(set(map(id, inner))),
         "distinct_tool_state": len(set(map(id, states))) == len(envs) and len(set(lengths)) <= 1,
     }

@@ -125,6 +125,14 @@ def tools_of(
     return kept
 
 
+def function_of(source: str) -> Callable[..., Any]:
+    """The last function of a source text."""
+    names: dict[str, Any] = {}
+    exec(compile(source, "<function>", "exec"), names)
+    functions = [value for value in names.values() if isinstance(value, FunctionType)]
+    return functions[-1]
+
+
 def _is_tool(value: object) -> bool:
     if isinstance(value, Tool):
         return True
@@ -164,10 +172,13 @@ def _counted(function: Callable[..., Any], runs: list[str], fill: _Filling) -> A
 class Question(ToolEnv):
     """Asks something, with the tools of a case."""
 
-    def __init__(self, kept: Kept, prompt: str = "Question?", max_turns: int | None = None) -> None:
+    def __init__(
+        self, kept: Kept, prompt: str = "Question?", *, judge: Callable[..., Any] | None = None
+    ) -> None:
         self.tools = kept.tools
-        self.max_turns = max_turns
+        self.closed = False
         self._prompt = prompt
+        self._judge = judge
 
     def tasks(self, split: str = "train") -> TaskSet:
         return TaskSet.procedural(lambda index: Task(id=f"{split}-{index}"))
@@ -176,7 +187,15 @@ class Question(ToolEnv):
         return self._prompt
 
     def score(self, episode: Episode) -> dict[str, float | None]:
-        return {"answered": float(episode.answer is not None)}
+        if self._judge is None:
+            return {"answered": float(episode.answer is not None)}
+        index, answer = episode.task["index"], episode.answer
+        offered = {"i": index, "index": index, "episode": episode, "messages": episode.messages}
+        offered |= dict.fromkeys(("answer", "text", "completion", "response"), answer)
+        return {"judge": _with(self._judge, **offered)}
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class Sourced(Env):
@@ -185,6 +204,7 @@ class Sourced(Env):
     def __init__(self, source: str, num_turns: int = 2) -> None:
         self._source = source
         self._num_turns = num_turns
+        self.closed = False
         self.inner: Any = None
         self.state: list[Any] = []
         """What was said to this env, and to no other."""
@@ -205,6 +225,11 @@ class Sourced(Env):
         reward = float(values[1]) if len(values) > 1 else 1.0
         done = bool(values[2]) if len(values) > 2 else len(self.state) >= self._num_turns
         return _said(values[0]), reward, done, False, {}
+
+    def close(self) -> None:
+        self.closed = True
+        if "close" in dir(self.inner):
+            self.inner.close()
 
 
 @dataclass

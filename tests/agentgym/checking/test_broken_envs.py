@@ -75,6 +75,7 @@ RELATED = {
     "CannotReset": {"registration"},
     "ListOfTasks": {"registration"},
     "SameToolNames": {"episodes"},
+    "Overlap": {"held_out"},
 }
 """What must fail too: where nothing can be reset, Gymnasium cannot either."""
 HANGING = {"Hangs", "BlocksTheLoop", "HangsInClose"}
