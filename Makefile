@@ -1,3 +1,5 @@
+TWO_PROCESSES = -n 2 --dist loadfile
+
 .PHONY: check fix lint types test test-slow test-all
 
 check: lint types test-all  ## everything CI checks
@@ -15,10 +17,10 @@ types:
 	mypy examples/*.py
 
 test:  ## the fast tests
-	pytest -m "not slow"
+	pytest -m "not slow" $(TWO_PROCESSES)
 
 test-slow:
-	pytest -m slow
+	pytest -m slow $(TWO_PROCESSES)
 
 test-all:
-	pytest
+	pytest $(TWO_PROCESSES)
