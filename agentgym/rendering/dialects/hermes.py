@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from agentgym.messages import ToolCall
 from agentgym.rendering.base import ParsedAction, ToolSchema
 from agentgym.rendering.dialects.json_calls import CallFields, call_fields, decode_json
-from agentgym.rendering.dialects.reading import CUT, Turn, mark_pattern, skip_space
+from agentgym.rendering.dialects.reading import (
+    CUT,
+    END_TOKENS,
+    Turn,
+    mark_pattern,
+    skip_space,
+)
 from agentgym.rendering.reasoning import Marks
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -20,6 +26,8 @@ RESULT = "<tool_response>"
 _MARKS = mark_pattern([OPEN, RESULT, "<|im_start|>"])
 _BORDER = re.compile(rf"(?:^|(?<=\n)){OPEN}|{CLOSE}")
 """Where a block that cannot be read ends."""
+_UNCLOSED = re.compile("|".join(map(re.escape, (OPEN, RESULT, "<|im_start|>", *END_TOKENS))))
+"""What ends a block of complete calls whose closing tag is missing."""
 
 
 class HermesDialect:
@@ -72,6 +80,8 @@ def _read_block(turn: Turn, tools: Sequence[ToolSchema]) -> None:
     reason = "the block is empty"
     position = skip_space(turn.text, start)
     while position < len(turn.text) and not turn.text.startswith(CLOSE, position):
+        if found and _is_over(turn, position):
+            break
         value, end, reason = decode_json(turn.text, position)
         fields = CallFields("", {}, reason) if reason else call_fields(value, tools=tools)
         if fields.reason:
@@ -84,6 +94,15 @@ def _read_block(turn: Turn, tools: Sequence[ToolSchema]) -> None:
     if not found:
         turn.give_up(start, reason, border=_BORDER, close=CLOSE)
         return
-    turn.position = min(position + len(CLOSE), len(turn.text))
+    rest = turn.text[position : position + len(CLOSE)]
+    turn.position = position + len(rest) if CLOSE.startswith(rest) else position
     for fields in found:
         turn.add_call(fields.name, fields.arguments)
+
+
+def _is_over(turn: Turn, position: int) -> bool:
+    """Whether what follows complete calls is another part of the turn, or half a closing tag."""
+    if turn.cut:
+        return False
+    rest = turn.text[position : position + len(CLOSE)]
+    return CLOSE.startswith(rest) or _UNCLOSED.match(turn.text, position) is not None

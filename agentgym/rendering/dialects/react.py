@@ -29,6 +29,8 @@ _LABEL = re.compile(
     r"[ \t\d*_]*[:\uff1a][*_]*",
     re.MULTILINE | re.IGNORECASE,
 )
+_INVENTED = re.compile(r"^[ \t]*<tool_response>", re.MULTILINE)
+"""Another family's mark of a result."""
 _INLINE_INPUT = re.compile(r"[ \t]action[ _]?input[ \t\d]*[:\uff1a]", re.IGNORECASE)
 _INLINE_ACTION = re.compile(
     r"[ \t]action[ \t]*:(?=[ \t]*[\w.\-]+[ \t]+action[ _]?input[ \t]*:)", re.IGNORECASE
@@ -55,11 +57,13 @@ class ReActDialect:
     ) -> ParsedAction:
         """Read one turn; see `Dialect.parse`."""
         reasoning, visible = split_reasoning(text, prompt_suffix=prompt_suffix)
+        invented = _INVENTED.search(visible)
+        visible = visible if invented is None else visible[: invented.start()]
         shown = _begun_labels(prompt_suffix) + without_end_tokens(visible)
         turn = Turn(shown, cut=finish_reason == "length", raw=text, thinking=())
         if reasoning is not None:
             turn.thoughts.append(reasoning)
-        reader = _Reader(turn, tools)
+        reader = _Reader(turn, tools, is_invented=invented is not None)
         while not turn.at_end:
             reader.read_section()
         return reader.action()
