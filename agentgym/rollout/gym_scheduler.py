@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentgym.envs.base import Env
+from agentgym.envs.building import build
 from agentgym.errors import EnvError
 from agentgym.jsonable import as_json
 from agentgym.rollout.scheduler import Scheduler, TurnResult
 from agentgym.rollout.state import Trajectory
-from agentgym.threads import in_thread
 from agentgym.trajectory import StopReason, Turn
 
 MakeEnv = Callable[[], Env]
@@ -36,7 +36,7 @@ class GymScheduler(Scheduler):
 
     async def on_trajectory_start(self, trajectory: Trajectory) -> None:
         """Build and reset the env; its observation is the first prompt."""
-        env = await in_thread(self._make_env)
+        env = await build(self._make_env)
         trajectory.resources["env"] = env
         request = trajectory.request
         options = {"task": request.task, **self._options}

@@ -8,6 +8,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+from agentgym.deadlines import bounded
 from agentgym.errors import (
     EngineError,
     EnvError,
@@ -15,7 +16,7 @@ from agentgym.errors import (
     RewardError,
     boundary,
 )
-from agentgym.rollout.player import Player
+from agentgym.rollout.player import Player, Score
 from agentgym.rollout.record import record
 from agentgym.rollout.session import EXITS, EnvTimeoutError, Session
 from agentgym.rollout.state import Trajectory
@@ -28,6 +29,14 @@ class _Ending:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """Attempts that the infrastructure failed."""
+
+    failures: tuple[str, ...]
+    seconds: float
+
+
 async def run_trajectory(request: RolloutRequest, player: Player) -> RolloutOutput:
     """Play one trajectory, again if the infrastructure failed it.
 
@@ -36,9 +45,11 @@ async def run_trajectory(request: RolloutRequest, player: Player) -> RolloutOutp
         asyncio.CancelledError: after the episode was closed.
     """
     failures: list[str] = []
+    started = time.perf_counter()
     while True:
         attempt = request.model_copy(update={"attempt": len(failures)})
-        output = await _attempt(attempt, player, failures)
+        lost = time.perf_counter() - started
+        output = await _attempt(attempt, player, _Before(tuple(failures), lost))
         if output.stop_reason not in RETRIED or len(failures) + 1 >= player.max_attempts:
             return output
         failures.append(f"{output.stop_reason}: {output.error}")
@@ -48,10 +59,11 @@ RETRIED = frozenset({StopReason.API_ERROR, StopReason.INFRA_ERROR, StopReason.TI
 """Failures of the infrastructure: another attempt may do better."""
 
 
-async def _attempt(request: RolloutRequest, player: Player, failures: list[str]) -> RolloutOutput:
-    trajectory = Trajectory(request)
-    if failures:
-        trajectory.infos["failed_attempts"] = list(failures)
+async def _attempt(request: RolloutRequest, player: Player, before: _Before) -> RolloutOutput:
+    trajectory = Trajectory(request, budget=player.budget)
+    if before.failures:
+        trajectory.infos["failed_attempts"] = list(before.failures)
+        trajectory.spend("failed_attempts", before.seconds)
     session = Session(trajectory, player)
     started = time.perf_counter()
     ending = _Ending(StopReason.CANCELLED)
@@ -90,19 +102,23 @@ async def _play_until_the_end(session: Session, player: Player) -> _Ending:
 
 async def _close(session: Session, player: Player, ending: _Ending) -> _Ending:
     """Run the end hook on every path; what it raises is recorded unless something failed before."""
-    trajectory = session.trajectory
-    closing = player.scheduler.on_trajectory_end(trajectory, ending.reason)
+    trajectory, reason = session.trajectory, ending.reason
     try:
         with boundary(EngineError, "release", also=EXITS):
             player.engine.release(trajectory.request.attempt_id)
     except EngineError as error:
-        ending = ending if ending.reason.is_failure else _Ending(StopReason.API_ERROR, str(error))
-    try:
-        await session.hook("close", closing)
-    except EpisodeError as error:
-        if not ending.reason.is_failure:
-            return _Ending(_failure_reason(error), str(error))
+        ending = _unless_failed(ending, error)
+    finally:
+        end = player.scheduler.on_trajectory_end
+        try:
+            await session.hook("close", lambda: end(trajectory, reason))
+        except EpisodeError as error:
+            ending = _unless_failed(ending, error)
     return ending
+
+
+def _unless_failed(ending: _Ending, error: EpisodeError) -> _Ending:
+    return ending if ending.reason.is_failure else _Ending(_failure_reason(error), str(error))
 
 
 async def _scored(output: RolloutOutput, player: Player) -> RolloutOutput:
@@ -110,13 +126,21 @@ async def _scored(output: RolloutOutput, player: Player) -> RolloutOutput:
         return output
     started = time.perf_counter()
     try:
-        with boundary(RewardError, "reward", also=EXITS):
-            scored = await player.score(output)
+        with boundary(RewardError, "reward"):
+            scored = await bounded(_given(player.score, output), player.score_timeout_s)
     except RewardError as error:
         update = {"stop_reason": StopReason.REWARD_ERROR, "error": str(error), "reward": None}
         return output.model_copy(update=update)
     timings = {**scored.timings, "reward": time.perf_counter() - started}
     return scored.model_copy(update={"timings": timings})
+
+
+async def _given(score: Score, output: RolloutOutput) -> RolloutOutput:
+    with boundary(RewardError, "reward", also=EXITS):
+        scored: object = await score(output)
+    if not isinstance(scored, RolloutOutput):
+        raise RewardError(f"reward: the score is a {type(scored).__name__}, no RolloutOutput")
+    return scored
 
 
 def _failure_reason(error: EpisodeError) -> StopReason:

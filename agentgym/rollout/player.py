@@ -64,6 +64,8 @@ class Player:
     """Longest wait for one hook of the scheduler."""
     engine_timeout_s: float = 300.0
     """Longest wait for one turn of the engine."""
+    score_timeout_s: float = 600.0
+    """Longest wait for `score`, all reward functions together."""
     max_attempts: int = 2
     """How often a trajectory is played that the infrastructure failed: engine, sandbox, or an env
     that did not answer. What an env or a reward function raises is final."""

@@ -132,7 +132,10 @@ class Scheduler:
         return TurnResult()
 
     def check_finished(self, trajectory: Trajectory, turn: Turn) -> StopReason | None:
-        """A reason to end beyond the env's verdict and the budget."""
+        """A reason to end beyond the env's verdict and the budget.
+
+        Called on the event loop, so it must be quick: a slow check belongs into `on_turn_end`.
+        """
         return None
 
     async def step(self, trajectory: Trajectory, turn: Turn) -> NextTurn:

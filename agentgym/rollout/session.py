@@ -10,7 +10,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from agentgym.deadlines import SelfCancelledError, bounded
@@ -48,7 +48,8 @@ class Session:
             EnvError: there is nothing to answer, or it cannot be rendered.
         """
         trajectory = self.trajectory
-        await self.hook("reset", self._player.scheduler.on_trajectory_start(trajectory))
+        scheduler = self._player.scheduler
+        await self.hook("reset", lambda: scheduler.on_trajectory_start(trajectory))
         with boundary(EnvError, "reset"):
             trajectory.schemas = tuple(tool.to_schema() for tool in trajectory.tools)
             if not trajectory.messages:
@@ -76,7 +77,7 @@ class Session:
         scheduler, turn = self._player.scheduler, self.trajectory.turns[-1]
         if type(scheduler).step is Scheduler.step:
             return NextTurn(messages=turn.observation)
-        following = await self.hook("step", scheduler.step(self.trajectory, turn))
+        following = await self.hook("step", lambda: scheduler.step(self.trajectory, turn))
         if not isinstance(following, NextTurn):
             raise EnvError(f"step: the scheduler gave a {type(following).__name__}, no NextTurn")
         return following
@@ -87,8 +88,8 @@ class Session:
             fits = self._view.follow(following)
         return None if fits else StopReason.CONTEXT_OVERFLOW
 
-    async def hook(self, action: str, hook: Coroutine[Any, Any, T]) -> T:
-        """Await a scheduler's hook: foreign code, with a deadline, its time booked on the env.
+    async def hook(self, action: str, hook: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Call a scheduler's hook: foreign code, with a deadline, its time booked on the env.
 
         Raises:
             EnvError: it raised, was too slow, or cancelled itself.
@@ -145,7 +146,7 @@ class Session:
         elif num_calls > player.budget.max_tool_calls:
             result = TurnResult(stop=StopReason.MAX_TOOL_CALLS)
         else:
-            result = await self.hook("step", player.scheduler.on_turn_end(trajectory, turn))
+            result = await self.hook("step", lambda: player.scheduler.on_turn_end(trajectory, turn))
         with boundary(EnvError, "step"):
             return _take(result, turn, trajectory), result
 
@@ -202,9 +203,9 @@ def _take(result: TurnResult, turn: Turn, trajectory: Trajectory) -> Turn:
     return turn
 
 
-async def _guarded(action: str, hook: Coroutine[Any, Any, T]) -> T:
+async def _guarded(action: str, hook: Callable[[], Coroutine[Any, Any, T]]) -> T:
     with boundary(EnvError, action, also=EXITS):
-        return await hook
+        return await hook()
 
 
 def turn_seed(sampling_seed: int, turn: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 from agentgym.messages import Message, ToolResult
 from agentgym.tokens import Segment, TokenTrace
 from agentgym.tools.base import Tool
-from agentgym.trajectory import RolloutRequest, Turn
+from agentgym.trajectory import Budget, RolloutRequest, Turn
 
 
 @dataclass(slots=True)
@@ -14,6 +14,8 @@ class Trajectory:
     """State of one episode; schedulers read it and fill `messages` and `tools` at the start."""
 
     request: RolloutRequest
+    budget: Budget = field(default_factory=Budget)
+    """Its limits."""
     messages: list[Message] = field(default_factory=list)
     tools: tuple[Tool, ...] = ()
     schemas: tuple[dict[str, Any], ...] = ()

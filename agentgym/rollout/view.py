@@ -59,9 +59,11 @@ class View:
 
     def _show(self, history: tuple[Message, ...], new: tuple[Message, ...]) -> bool:
         """Let the policy see another conversation."""
-        trajectory = self.trajectory
-        trajectory.messages = [*history, *new]
-        return self._see(self._renderer.render(trajectory.messages, trajectory.schemas))
+        messages = [*history, *new]
+        if not self._see(self._renderer.render(messages, self.trajectory.schemas)):
+            return False
+        self.trajectory.messages = messages
+        return True
 
     def _see(self, prompt: Sequence[int]) -> bool:
         """Go on from a prompt rendered as a whole, if an answer fits; forks where it must."""

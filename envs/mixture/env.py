@@ -6,19 +6,19 @@ part's label, so that parts keep their own weights and metrics.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import cached_property, lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentgym.envs.base import Env, Info, ResetResult, StepResult
+from agentgym.envs.building import build
 from agentgym.envs.mixture.tasks import MixedTasks
 from agentgym.envs.registration import make
 from agentgym.errors import ConfigError
 from agentgym.messages import Message
-from agentgym.threads import in_thread
 from agentgym.trajectory import Task
-
 
 DEFAULT_PARTS = ("calculator", "number-guessing")
 """What the embedded policy can begin to play."""
@@ -77,17 +77,17 @@ class MixtureEnv(Env):
         """Tasks of all parts, by weight."""
         sets = {}
         for label in self._parts:
-            probe = self._build(label)
-            sets[label] = probe.tasks(split)
-            probe.close()
-        return MixedTasks(sets, {label: part.weight for label, part in self._parts.items()})
+            with closing(self._build(label)) as probe:
+                sets[label] = probe.tasks(split)
+        weights = {label: part.weight for label, part in self._parts.items()}
+        return MixedTasks(sets, weights, once=split == "eval")
 
     async def areset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
         """Begin an episode of the part that the task names."""
         task = self.pick_task(options)
         label, inner = _unpacked(task, self._parts)
         await self._close_part()
-        self._playing, self._label = await in_thread(lambda: self._build(label)), label
+        self._playing, self._label = await build(lambda: self._build(label)), label
         seed = int(self.np_random.integers(2**31)) if seed is None else seed
         options = {**(options or {}), "task": inner}
         observation, info = await self._playing.areset(seed=seed, options=options)
@@ -118,13 +118,10 @@ class MixtureEnv(Env):
             ConfigError: the part has none.
         """
         label, inner = _unpacked(task, self._parts)
-        probe = self._build(label)
-        try:
+        with closing(self._build(label)) as probe:
             if not isinstance(probe.unwrapped, _HasOracle):
                 raise ConfigError(f"part {label!r} of the mixture has no oracle")
             return probe.unwrapped.oracle(inner, messages)
-        finally:
-            probe.close()
 
     def _labelled(self, rewards: Mapping[str, float | None]) -> dict[str, float | None]:
         return {f"{self._label}/{name}": value for name, value in rewards.items()}
@@ -142,10 +139,8 @@ class MixtureEnv(Env):
 @lru_cache(maxsize=256)
 def _weights_of(env: str, args: str) -> Mapping[str, float]:
     """An env's own weights; remembered, since every trajectory has an env of its own."""
-    probe = make(env, **json.loads(args))
-    weights = dict(probe.reward_weights)
-    probe.close()
-    return weights
+    with closing(make(env, **json.loads(args))) as probe:
+        return dict(probe.reward_weights)
 
 
 def _part(label: str, given: Any) -> Part:

@@ -5,8 +5,9 @@ has every part in its share, and each part's own tasks come in order without a g
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
+from random import Random
 
 from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError
@@ -17,17 +18,20 @@ PERIOD = 1000
 
 
 class MixedTasks(TaskSet):
-    """Tasks of every part; a part with an end begins anew.
+    """Tasks of every part; a part with an end begins anew, in another order.
 
     Args:
         parts: task sets by label.
         weights: relative share by label.
+        once: end before a task comes twice.
 
     Raises:
         ConfigError: a part has no tasks, or too small a share to get one.
     """
 
-    def __init__(self, parts: Mapping[str, TaskSet], weights: Mapping[str, float]) -> None:
+    def __init__(
+        self, parts: Mapping[str, TaskSet], weights: Mapping[str, float], *, once: bool = False
+    ) -> None:
         empty = [label for label, tasks in parts.items() if not tasks]
         if empty:
             raise ConfigError(f"part {empty[0]!r} of the mixture has no tasks")
@@ -40,11 +44,16 @@ class MixedTasks(TaskSet):
                 f"part {missing[0]!r} has weight {weights[missing[0]]:g}, less than 1/{PERIOD} of "
                 "the whole: it would get no task"
             )
+        if once:
+            ends = [self._end_of(label) for label, tasks in parts.items() if tasks.size is not None]
+            self.size = min(ends, default=None)
 
     def of_part(self, label: str, index: int) -> Task:
         """The task `index` of a part, as a task of the mixture."""
-        tasks = self.parts[label]
-        again, index = (0, index) if tasks.size is None else divmod(index, tasks.size)
+        tasks, again = self.parts[label], 0
+        if tasks.size is not None:
+            again, place = divmod(index, tasks.size)
+            index = _order(tasks.size, f"{label}/{again}")[place]
         task = tasks[index]
         name = f"{label}/{task.id}#{again}" if again else f"{label}/{task.id}"
         return Task(id=name, data={"part": label, "task": task.model_dump()})
@@ -53,6 +62,14 @@ class MixedTasks(TaskSet):
         period, position = divmod(index, len(self._pattern))
         label = self._pattern[position]
         return self.of_part(label, period * self._counts[label] + self._ranks[position])
+
+    def _end_of(self, label: str) -> int:
+        """Index at which the first task of a finite part would come again."""
+        size = self.parts[label].size
+        assert size is not None
+        periods, rest = divmod(size, self._counts[label])
+        places = [place for place, name in enumerate(self._pattern) if name == label]
+        return periods * len(self._pattern) + places[rest]
 
     @cached_property
     def _pattern(self) -> list[str]:
@@ -79,6 +96,13 @@ class MixedTasks(TaskSet):
 def part_of(task_id: str) -> str:
     """The label in the id of a mixture's task."""
     return task_id.partition("/")[0]
+
+
+@lru_cache(maxsize=64)
+def _order(size: int, seed: str) -> list[int]:
+    order = list(range(size))
+    Random(seed).shuffle(order)
+    return order
 
 
 def _even(weights: Mapping[str, float], length: int) -> list[str]:

@@ -57,8 +57,25 @@ def test_a_finite_part_begins_anew_under_other_ids():
     """Ids stay unique, so that a window has no two groups of one name."""
     finite = TaskSet.from_rows([{"id": "x"}, {"id": "y"}])
     tasks = MixedTasks({"a": finite}, {"a": 1.0})
+    rounds = [{tasks[2 * i].id, tasks[2 * i + 1].id} for i in range(2)]
 
-    assert [tasks[i].id for i in range(5)] == ["a/x", "a/y", "a/x#1", "a/y#1", "a/x#2"]
+    assert rounds == [{"a/x", "a/y"}, {"a/x#1", "a/y#1"}]
+
+
+@given(weights, st.lists(st.integers(1, 40), min_size=4, max_size=4))
+def test_a_held_out_mixture_ends_before_a_task_comes_twice(
+    weights: dict[str, float], sizes: list[int]
+):
+    """Counted twice, a task would weigh twice in the score; one more would be the first to."""
+    parts = {
+        label: TaskSet.from_rows([{"id": str(i)} for i in range(size)])
+        for label, size in zip(weights, sizes, strict=False)
+    }
+    tasks = MixedTasks(parts, weights, once=True)
+
+    assert tasks.size is not None
+    assert not any("#" in tasks[i].id for i in range(tasks.size))
+    assert "#" in MixedTasks(parts, weights)[tasks.size].id
 
 
 async def test_an_episode_is_the_parts_own():

@@ -6,6 +6,7 @@ cut stays in the record without being trained. After ms-swift's scheduler of the
 
 import re
 
+from agentgym.rendering.reasoning import FAMILIES
 from agentgym.rollout.scheduler import NextTurn
 from agentgym.rollout.schedulers.second_chance import SecondChanceScheduler, hinted_turns
 from agentgym.rollout.state import Trajectory
@@ -20,9 +21,14 @@ class MathTipsScheduler(SecondChanceScheduler):
     hint: str = "But wait, let me check this again."
 
     def answer_start(self, text: str) -> int:
-        """Where in the turn's text the answer begins: its last mark, else its last line."""
-        marks = [match.start() for match in _ANSWER.finditer(text)]
-        return marks[-1] if marks else text.rstrip().rfind("\n") + 1
+        """Where in the turn's text the answer begins: its last mark, else its last line.
+
+        What stands in the reasoning is no answer.
+        """
+        ends = [text.rfind(mark.close) + len(mark.close) for mark in FAMILIES if mark.close in text]
+        begin = max(ends, default=0)
+        found = [match.start() for match in _ANSWER.finditer(text, begin)]
+        return found[-1] if found else max(begin, text.rstrip().rfind("\n") + 1)
 
     async def step(self, trajectory: Trajectory, turn: Turn) -> NextTurn:
         """The hint in place of a wrong answer, else what the env says."""

@@ -3,6 +3,7 @@
 from agentgym.rollout.gym_scheduler import GymScheduler
 from agentgym.rollout.scheduler import TurnResult
 from agentgym.rollout.state import Trajectory
+from agentgym.threads import in_thread
 from agentgym.trajectory import Turn
 
 REPORT = "hinted_turns"
@@ -33,9 +34,17 @@ class SecondChanceScheduler(GymScheduler):
     async def on_turn_end(self, trajectory: Trajectory, turn: Turn) -> TurnResult:
         """Step the env, unless the policy is to get another chance."""
         hinted = hinted_turns(trajectory)
-        if len(hinted) < self.max_hints and self.is_right(trajectory, turn) is False:
+        may_go_on = len(hinted) < self.max_hints and _can_go_on(trajectory)
+        if may_go_on and await in_thread(lambda: self.is_right(trajectory, turn)) is False:
             return TurnResult(infos={REPORT: [*hinted, turn.index]})
         return await super().on_turn_end(trajectory, turn)
+
+
+def _can_go_on(trajectory: Trajectory) -> bool:
+    """Whether another turn is allowed: on the last one, an answer is an answer."""
+    budget = trajectory.budget
+    has_turns = len(trajectory.turns) + 1 < budget.max_turns
+    return has_turns and trajectory.num_sampled < budget.max_sampled_tokens
 
 
 def hinted_turns(trajectory: Trajectory) -> list[int]:
