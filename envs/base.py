@@ -130,13 +130,15 @@ class Env(gymnasium.Env[Observation, Any]):
     def pick_task(self, options: Mapping[str, Any] | None) -> Task:
         """The task of `options["task"]`, else one of `tasks("train")`, drawn with `np_random`.
 
+        It is a copy: what an env writes into it is not seen by the others of the group.
+
         Raises:
             ConfigError: what was handed in is no task.
         """
         if options is None or "task" not in options:
             return self.tasks("train").draw(self.np_random)
         try:
-            return Task.model_validate(options["task"])
+            return Task.model_validate(options["task"]).model_copy(deep=True)
         except ValidationError as error:
             raise ConfigError(f"options['task'] is no Task: {options['task']!r}") from error
 

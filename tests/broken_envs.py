@@ -500,10 +500,10 @@ class LeaksTask(Env):
 class ChangesTasks(Sound):
     """Writes into the task that all members of its group are given."""
 
-    def score(self, episode: Episode) -> dict[str, float | None]:
-        rewards = super().score(episode)
-        episode.task.data["played"] = True
-        return rewards
+    async def areset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if options:
+            options["task"].data["played"] = True
+        return await super().areset(seed=seed, options=options)
 
 
 class ChangesTools(Sound):

@@ -304,3 +304,17 @@ async def test_a_score_without_rewards_is_the_envs_mistake(is_cut: bool) -> None
 
     with pytest.raises(EnvError, match="score returned no rewards"):
         await (env.acut() if is_cut else env.astep(assistant("3")))
+
+
+async def test_the_members_of_a_group_do_not_share_what_an_env_writes_into_its_task() -> None:
+    """They are handed the same task."""
+
+    class Writes(Sums):
+        def prompt(self, task: Task) -> str:
+            task.data["seen"] = True
+            return str(super().prompt(task))
+
+    task = Writes().tasks()[0]
+    await Writes().areset(seed=0, options={"task": task})
+
+    assert "seen" not in task.data
