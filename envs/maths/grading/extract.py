@@ -12,7 +12,7 @@ _TAG = re.compile(r"<answer>", re.IGNORECASE)
 _TAG_END = re.compile(r"</answer>", re.IGNORECASE)
 _HASHES = re.compile(r"####[ \t]*([^\n]+)")
 _MARKER = re.compile(
-    r"\banswer\b(?:\*\*|[^\S\n]|\b(?:to|the|this|problem|question|for|of|a)\b){0,12}"
+    r"\bans(?:wer)?\b(?:\*\*|[^\S\n]|\b(?:to|the|this|problem|question|for|of|a)\b){0,12}"
     r"(?:(?:is|are|:|=)(?:\*\*|[:\s])*|(?:\*\*)?\s*\n\s*)([^\n]*)",
     re.IGNORECASE,
 )
@@ -24,7 +24,7 @@ _DISPLAY = re.compile(r"(\\\[|\\\()\s*\n\s*|(?<=\$\$)\s*\n\s*(?=[^$\n]+\n\s*\$\$
 _OPTION = re.compile(
     r"\b(?:option|choice)\s*(?:is\b|:)?[\s*:]*(\(?[A-H]\)?)(?![A-Za-z'])", re.IGNORECASE
 )
-_SENTENCE_END = re.compile(r"[.;!?](?:\s|$)|,?\s(?:since|because|which)\s")
+_SENTENCE_END = re.compile(r"[.;!?](?:\s|$)|,?\s(?:since|because|which)\s|,\snot\s")
 _PROSE = re.compile(r"(?<![\\{A-Za-z])[A-Za-z']{2,}(?:[\s,]+[A-Za-z']+){2,}")
 _LEAD = re.compile(
     r"(?:the|she|he|it|there|they|we|you|this|that|so|thus|therefore|hence|then)\b[A-Za-z',:\s]*"

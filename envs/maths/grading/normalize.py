@@ -50,6 +50,10 @@ _LAYOUT = re.compile(
     r"\\(?:left|right|[bB]igg?[lrm]?)(?![A-Za-z])\.?|\\(?:display|text)style(?![A-Za-z])"
     r"|\\(?:limits|phantom\{[^{}]*\})"
 )
+_ANGLE = re.compile(
+    r"\\(sin|cos|tan|cot|sec|csc)\s*(?:\(\s*(\d+)\s*\^\\circ\s*\)|\{?\s*(\d+)\s*\^\\circ\s*\}?)"
+)
+"""The function of an angle in degrees."""
 _MACROS = (
     (re.compile(r"\\[dtc]frac(?![A-Za-z])"), r"\\frac"),
     (re.compile(r"\\leq?(?:slant)?(?![A-Za-z])|<="), r"\\le "),
@@ -61,11 +65,13 @@ _MACROS = (
     (re.compile(r"\\rbrace(?![A-Za-z])"), r"\\}"),
     (re.compile(r"\\(?:varnothing)(?![A-Za-z])"), r"\\emptyset"),
     (re.compile(r"\\div(?![A-Za-z])"), "/"),
-    (re.compile(r"\\frac\s*(\d)\s*(\d)"), r"\\frac{\1}{\2}"),
+    (re.compile(r"\\frac\s*(\d)\s*([\dA-Za-z])"), r"\\frac{\1}{\2}"),
     (re.compile(r"\\frac\s*(\d)\s*\{"), r"\\frac{\1}{"),
-    (re.compile(r"(\\frac\{[^{}]*\})\s*(\d)"), r"\1{\2}"),
+    (re.compile(r"(\\frac\{[^{}]*\})\s*([\dA-Za-z])"), r"\1{\2}"),
+    (re.compile(r"\\log\s*_\s*(?:\{\s*e\s*\}|e(?![A-Za-z]))"), r"\\ln "),
     (re.compile(r"\\sqrt\s*(\d|[A-Za-z])(?![A-Za-z])"), r"\\sqrt{\1}"),
     (re.compile(r"\^\s*\{?\s*(?:\\circ|\\degree)\s*\}?|\\degree(?![A-Za-z])"), r"^\\circ "),
+    (_ANGLE, r"\\\1(\\frac{\2\3\\pi}{180})"),
     (re.compile(r"\\%"), "%"),
     (re.compile(r"(?<=\d)\s*x\s*(?=10\s*\^)"), r" \\times "),
     (re.compile(r"\\+$"), ""),
