@@ -1,27 +1,10 @@
 """Hooks beside those of Transformers: what was played, and how it went."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from agentgym.rollout.curriculum import Curriculum
 from agentgym.trajectory import RolloutOutput
-
-
-class KeepCurriculum(TrainerCallback):
-    """Puts the success rates into every checkpoint."""
-
-    def __init__(self, curriculum: Curriculum) -> None:
-        self._curriculum = curriculum
-
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if state.is_world_process_zero:
-            folder = Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
-            self._curriculum.save(folder)
 
 
 class AgentCallback(TrainerCallback):

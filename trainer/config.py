@@ -15,7 +15,7 @@ from agentgym.errors import ConfigError
 from agentgym.registry import ADVANTAGES, LOSSES
 from agentgym.rollout.game import refuse_bad_weights
 from agentgym.trainer.advantages import Scale
-from agentgym.trainer.losses import ImportanceLevel, LossSettings
+from agentgym.trainer.losses import OWN_LOSSES, ImportanceLevel, LossSettings
 from agentgym.trainer.ranges import Range, refuse_out_of_range
 from agentgym.trainer.unsupported import UNSUPPORTED
 from agentgym.trainer.window import PlanSettings
@@ -168,6 +168,8 @@ class AgentGRPOConfig(GRPOConfig):
             token_budget=self.token_budget,
             share_prompts=self.share_prompts,
             padding=self.padding or padding,
+            keep_whole=self.importance_sampling_level == "sequence"
+            or self.loss_type not in OWN_LOSSES,
             mask_truncated=self.mask_truncated_completions,
             skip_zero_advantage=self.skip_zero_advantage and not self.beta,
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from agentgym.rewards.rubric import ERRORS
+from agentgym.tokens import flat_ids
 from agentgym.trainer.window import TRUNCATED
 from agentgym.trajectory import RolloutOutput, StopReason
 
@@ -23,7 +24,7 @@ class Episode:
     num_sampled: int
     """Tokens the policy sampled: what TRL calls the completion's length."""
     num_tokens: int
-    """All tokens, over all traces: prompt, sampled and observed."""
+    """Prompt, sampled and observed; what a trace shares with the one before it counts once."""
     fingerprint: str
     """Equal for trajectories with the same sampled tokens."""
     task: str = ""
@@ -35,6 +36,8 @@ class Episode:
     """By kind."""
     reward_errors: tuple[str, ...] = ()
     """Names of the reward functions that failed."""
+    num_attempts: int = 1
+    """Those that the infrastructure failed, and this one."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By phase."""
 
@@ -55,11 +58,25 @@ class Episode:
             stop=output.stop_reason,
             num_turns=output.num_turns,
             num_sampled=sum(map(len, sampled)),
-            num_tokens=sum(len(segment.ids) for trace in output.traces for segment in trace),
+            num_tokens=_num_tokens(output),
             fingerprint=hashlib.sha256(repr(sampled).encode()).hexdigest()[:16],
             start=infos.get("initial_state_hash", ""),
             num_tool_calls=infos.get("num_tool_calls", 0),
             tool_failures=infos.get("tool_failures", {}),
+            num_attempts=1 + len(infos.get("failed_attempts", ())),
             reward_errors=tuple(infos.get(ERRORS, {})),
             seconds=output.timings,
         )
+
+
+def _num_tokens(output: RolloutOutput) -> int:
+    count = 0
+    before: list[int] = []
+    for ids in map(flat_ids, output.traces):
+        shared = next(
+            (i for i, (one, other) in enumerate(zip(before, ids, strict=False)) if one != other),
+            min(len(before), len(ids)),
+        )
+        count += len(ids) - shared
+        before = ids
+    return count

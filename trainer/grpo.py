@@ -32,7 +32,6 @@ from agentgym.rollout.sampler import Tasks, held_out
 from agentgym.rollout.scheduler import Scheduler
 from agentgym.trainer import trl_contract
 from agentgym.trainer.advantages import compute_advantages
-from agentgym.trainer.callbacks import KeepCurriculum
 from agentgym.trainer.completions import fill_table
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.episodes import Episode
@@ -150,8 +149,6 @@ class AgentGRPOTrainer(GRPOTrainer):
                 **for_trl,
             )
         trl_rewards.take_over(self)
-        if self.curriculum is not None:
-            self.add_callback(KeepCurriculum(self.curriculum))
         self.ranks = Ranks(self.accelerator)
         refuse_model(self, has_engine=engine is not None)
         self._must_pad = must_pad(self.policy)
@@ -237,6 +234,14 @@ class AgentGRPOTrainer(GRPOTrainer):
         if self.curriculum is not None:
             self.curriculum.load(Path(resume_from_checkpoint))
         self.stage.weights_changed()
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """Rates first: a checkpoint that was begun and not completed is none."""
+        if self.curriculum is not None and self.is_world_process_zero():
+            folder = Path(self.args.output_dir or ".") / f"checkpoint-{self.state.global_step}"
+            folder.mkdir(parents=True, exist_ok=True)
+            self.curriculum.save(folder)
+        super()._save_checkpoint(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     def _load_best_model(self) -> None:
         super()._load_best_model()

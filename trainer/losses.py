@@ -32,12 +32,14 @@ class FlatTokens:
     advantages: Tensor
     """[N]."""
     sequence_ids: Tensor
-    """[N] int64 in 0..S-1: which sequence of this micro-batch a token belongs to. A sequence is
-    never split over micro-batches."""
+    """[N] int64 in 0..S-1: which sequence of this micro-batch a token belongs to."""
     ref_logprobs: Tensor | None = None
     """[N] of the reference policy; needed if `beta` is not 0."""
     entropy: Tensor | None = None
     """[N] in nats, for the metrics only."""
+    sequence_sizes: Tensor | None = None
+    """[S] trained tokens of each sequence, if some of them are in other micro-batches: a trajectory
+    of several traces. Never with sequence ratios or a loss from a plugin, which see it whole."""
 
     @classmethod
     def from_rows(
@@ -163,9 +165,19 @@ def token_mean(values: Tensor, normalizer: Normalizer) -> Tensor:
     return values.sum() / max(normalizer.num_tokens, 1)
 
 
-def sequence_mean(values: Tensor, sequence_ids: Tensor, normalizer: Normalizer) -> Tensor:
-    """[] share of the mean over sequences of their token means: a sequence weighs 1 in any case."""
-    return _means_by_sequence(values, sequence_ids).sum() / max(normalizer.num_sequences, 1)
+def sequence_mean(
+    values: Tensor, sequence_ids: Tensor, normalizer: Normalizer, *, sizes: Tensor | None = None
+) -> Tensor:
+    """[] share of the mean over sequences of their token means: a sequence weighs 1 in any case.
+
+    Args:
+        values: [N].
+        sequence_ids: [N].
+        normalizer: of the optimizer step.
+        sizes: [S] tokens of each sequence; by default those in `values`.
+    """
+    means = _means_by_sequence(values, sequence_ids, sizes)
+    return means.sum() / max(normalizer.num_sequences, 1)
 
 
 def constant_mean(values: Tensor, normalizer: Normalizer, *, max_tokens: int) -> Tensor:
@@ -177,7 +189,9 @@ def constant_mean(values: Tensor, normalizer: Normalizer, *, max_tokens: int) ->
 def grpo(tokens: FlatTokens, settings: LossSettings, normalizer: Normalizer) -> LossOutput:
     """Clipped surrogate, mean of per-sequence means (arXiv 2402.03300)."""
     terms = _terms(tokens, settings)
-    return _output(terms, sequence_mean(terms.values, tokens.sequence_ids, normalizer), tokens)
+    sizes = tokens.sequence_sizes
+    loss = sequence_mean(terms.values, tokens.sequence_ids, normalizer, sizes=sizes)
+    return _output(terms, loss, tokens)
 
 
 def dapo(tokens: FlatTokens, settings: LossSettings, normalizer: Normalizer) -> LossOutput:
@@ -251,9 +265,9 @@ def _kl(tokens: FlatTokens, beta: float) -> Tensor | None:
     return difference.exp() - difference - 1
 
 
-def _means_by_sequence(values: Tensor, sequence_ids: Tensor) -> Tensor:
+def _means_by_sequence(values: Tensor, sequence_ids: Tensor, sizes: Tensor | None = None) -> Tensor:
     """[S]; 0 for a number that no token carries."""
-    count = torch.bincount(sequence_ids).to(values)
+    count = (torch.bincount(sequence_ids) if sizes is None else sizes).to(values)
     return torch.zeros_like(count).index_add(0, sequence_ids, values) / count.clamp(min=1)
 
 
@@ -292,5 +306,7 @@ def _mean(values: Tensor, tokens: FlatTokens, settings: LossSettings) -> Mean:
     return Mean.of(values)
 
 
-for _loss in (grpo, bnpo, dr_grpo, dapo):
-    LOSSES.register(_loss.__name__, _loss)
+OWN_LOSSES = {loss.__name__: loss for loss in (grpo, bnpo, dr_grpo, dapo)}
+"""Right for parts of a sequence too, as long as ratios are per token."""
+for _name, _loss in OWN_LOSSES.items():
+    LOSSES.register(_name, _loss)

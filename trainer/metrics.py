@@ -82,6 +82,7 @@ def _turn_metrics(episodes: Sequence[Episode]) -> Metrics:
     stops = Counter(episode.stop for episode in episodes)
     metrics |= {f"stop/{stop.value}": stops[stop] / len(episodes) for stop in StopReason}
     metrics["failed"] = sum(episode.stop.is_failure for episode in episodes)
+    metrics["failed_attempts"] = sum(episode.num_attempts - 1 for episode in episodes)
     metrics["duplicate_fraction"] = _duplicate_fraction(episodes)
     metrics["groups_of_different_starts"] = len(groups_of_different_starts(episodes))
     return metrics

@@ -9,6 +9,7 @@ travels as flat indices beside the row.
 Units: tokens. [R, T] rows, [N] trained tokens, [S] sequences of the micro-batch.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -40,7 +41,9 @@ class Sample:
     """Only samples of one group share a prompt."""
     index: int
     """The caller's number for the trajectory; comes back in `PackedBatch.sample_indices`. Samples
-    with the same number are one sequence to the loss and stay in one micro-batch."""
+    with the same number are one sequence to the loss."""
+    sequence_size: int | None = None
+    """Trained tokens of the trajectory over all its traces; by default those of this one."""
 
     def __post_init__(self) -> None:
         if not len(self.ids) == len(self.mask) == len(self.logprobs):
@@ -93,6 +96,8 @@ class PackedBatch:
     """[N] float32: the sampler's."""
     sample_indices: Tensor
     """[S] int64: `Sample.index` of each sequence."""
+    sequence_sizes: Tensor
+    """[S] int64: trained tokens of each sequence, those in other micro-batches included."""
     blocks: Blocks | None = None
     """Who attends to whom in the one packed row; None for plain rows."""
     attention_mask: Tensor | None = None
@@ -114,22 +119,34 @@ class PackedBatch:
 
 
 def pack(
-    samples: Sequence[Sample], *, token_budget: int, share_prompts: bool = True
+    samples: Sequence[Sample],
+    *,
+    token_budget: int,
+    share_prompts: bool = True,
+    keep_whole: bool = True,
 ) -> list[PackedBatch]:
     """Micro-batches of one packed row of at most `token_budget` tokens each.
 
     A sample longer than the budget gets a micro-batch of its own. Samples without a trained token
     are left out: they add nothing to the loss.
+
+    Args:
+        samples: in any order.
+        token_budget: input tokens of a micro-batch.
+        share_prompts: compute a prompt that samples of a group share once.
+        keep_whole: never part the traces of a trajectory, whatever the budget.
     """
-    whole, forked = _by_trajectory(samples)
+    whole, forked = _by_trajectory(samples, keep_whole)
     parts = list(_filled(_trees(whole, share_prompts), token_budget))
     parts += [_trees(part, share_prompts) for part in _together(forked, token_budget)]
     return [_packed(part) for part in parts]
 
 
-def padded(samples: Sequence[Sample], *, token_budget: int) -> list[PackedBatch]:
+def padded(
+    samples: Sequence[Sample], *, token_budget: int, keep_whole: bool = True
+) -> list[PackedBatch]:
     """The plain way: one sample per row, right-padded, rows of similar length together."""
-    whole, forked = _by_trajectory(samples)
+    whole, forked = _by_trajectory(samples, keep_whole)
     batches: list[list[Sample]] = []
     for sample in sorted(whole, key=lambda s: -s.num_inputs):
         if not batches or (len(batches[-1]) + 1) * batches[-1][0].num_inputs > token_budget:
@@ -138,12 +155,16 @@ def padded(samples: Sequence[Sample], *, token_budget: int) -> list[PackedBatch]
     return [_rows(batch) for batch in [*batches, *_together(forked, token_budget)]]
 
 
-def _by_trajectory(samples: Sequence[Sample]) -> tuple[list[Sample], list[list[Sample]]]:
-    """Trajectories of one trace, and the traces of the others."""
+def _by_trajectory(
+    samples: Sequence[Sample], keep_whole: bool
+) -> tuple[list[Sample], list[list[Sample]]]:
+    """Samples that may go anywhere, and those that must stay together."""
     traces: dict[int, list[Sample]] = {}
-    for sample in samples:
-        if sample.trained:
-            traces.setdefault(sample.index, []).append(sample)
+    trained = [sample for sample in samples if sample.trained]
+    if not keep_whole:
+        return trained, []
+    for sample in trained:
+        traces.setdefault(sample.index, []).append(sample)
     every = list(traces.values())
     whole = [sample for members in every if len(members) == 1 for sample in members]
     return whole, [members for members in every if len(members) > 1]
@@ -268,6 +289,10 @@ def _batch(
     sequences = [(row, entry) for row, entries in enumerate(scored) for entry in entries]
     samples = [entry.sample for _, entry in sequences]
     numbers = {index: n for n, index in enumerate(dict.fromkeys(s.index for s in samples))}
+    here = Counter[int]()
+    for sample in samples:
+        here[sample.index] += sample.num_trained
+    sizes = here | {s.index: s.sequence_size for s in samples if s.sequence_size is not None}
     counts = torch.tensor([sample.num_trained for sample in samples], dtype=torch.int64)
     rows = torch.tensor([row for row, _ in sequences], dtype=torch.int64)
     advantages = torch.tensor([sample.advantage for sample in samples], dtype=torch.float32)
@@ -283,6 +308,7 @@ def _batch(
             [s.logprobs[p] for s in samples for p in s.trained], dtype=torch.float32
         ),
         sample_indices=_integers(iter(numbers)),
+        sequence_sizes=_integers(sizes[index] for index in numbers),
         blocks=blocks,
         attention_mask=attention_mask,
     )

@@ -70,6 +70,7 @@ class Update:
             old_logprobs=micro.old_logprobs,
             advantages=batch.advantages,
             sequence_ids=batch.sequence_ids,
+            sequence_sizes=batch.sequence_sizes,
             ref_logprobs=reference,
             entropy=entropy,
         )

@@ -43,6 +43,8 @@ class PlanSettings:
     share_prompts: bool = True
     padding: bool = False
     """The plain way: one trajectory per row."""
+    keep_whole: bool = True
+    """Never part the traces of a trajectory: the loss wants to see all of it."""
     mask_truncated: bool = False
     """What a limit cut is not trained and not counted."""
     skip_zero_advantage: bool = True
@@ -169,9 +171,11 @@ def _plan(
 
 
 def _batches(samples: list[Sample], settings: PlanSettings) -> list[PackedBatch]:
+    budget, whole = settings.token_budget, settings.keep_whole
     if settings.padding:
-        return padded(samples, token_budget=settings.token_budget)
-    return pack(samples, token_budget=settings.token_budget, share_prompts=settings.share_prompts)
+        return padded(samples, token_budget=budget, keep_whole=whole)
+    share = settings.share_prompts
+    return pack(samples, token_budget=budget, share_prompts=share, keep_whole=whole)
 
 
 def _equalised(part: _Local, counts: list[PartCounts]) -> Part:
@@ -196,6 +200,7 @@ def samples_of(output: RolloutOutput, advantage: float, index: int) -> list[Samp
 
     All of them carry the trajectory's advantage, and the loss counts them as one sequence.
     """
+    size = sum(len(segment.ids) for segment in output.sampled)
     return [
         Sample(
             ids=flat_ids(trace),
@@ -204,6 +209,7 @@ def samples_of(output: RolloutOutput, advantage: float, index: int) -> list[Samp
             advantage=advantage,
             group=output.group_id,
             index=index,
+            sequence_size=size,
         )
         for trace in output.traces
         if any(segment.is_trained for segment in trace)

@@ -1,7 +1,9 @@
 """Packing: every trained token once, beside exactly the tokens it followed when it was sampled."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -254,3 +256,28 @@ def test_the_traces_of_a_trajectory_are_one_sequence(
     assert len(places) == len(set(places)), "a trajectory is in two micro-batches"
     for batch in batches:
         assert set(batch.sequence_ids.tolist()) == set(range(batch.num_sequences))
+
+
+@given(st.lists(traces, max_size=5), st.integers(1, 60), st.sampled_from(["pack", "padded"]))
+def test_parted_traces_know_how_long_their_trajectory_is(
+    trajectories: list[list[tuple[list[int], list[tuple[int, bool]]]]], budget: int, way: str
+):
+    """Within the budget, if a single trace is; the mean is still over the whole trajectory."""
+    samples = [
+        make_sample(prompt, rest, 0, index)
+        for index, members in enumerate(trajectories)
+        for prompt, rest in members
+    ]
+    sizes = Counter[int]()
+    for sample in samples:
+        sizes[sample.index] += sample.num_trained
+    samples = [replace(sample, sequence_size=sizes[sample.index]) for sample in samples]
+    pack_them = pack if way == "pack" else padded
+    batches = pack_them(samples, token_budget=budget, keep_whole=False)
+
+    assert found(batches) == wanted(samples)
+    longest = max((sample.num_inputs for sample in samples), default=1)
+    for batch in batches:
+        assert batch.input_ids.numel() <= max(budget, longest)
+        known = dict(zip(batch.sample_indices.tolist(), batch.sequence_sizes.tolist(), strict=True))
+        assert known == {index: sizes[index] for index in known}
