@@ -4,7 +4,9 @@ A trajectory is shown segment by segment, in the order of its tokens, with the s
 margin: colours repeat what the margin says, so nothing is lost in a file or a pipe.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -13,15 +15,18 @@ from rich.text import Text
 from agentgym.tokens import Segment, Source
 from agentgym.trajectory import RolloutOutput
 
-STYLES: dict[Source, str] = {
+Kind = Source | Literal["frozen"]
+STYLES: dict[Kind, str] = {
     "template": "dim",
     "sampled": "bold green",
+    "frozen": "green",
     "env": "blue",
     "injected": "yellow",
 }
-MEANINGS: dict[Source, str] = {
+MEANINGS: dict[Kind, str] = {
     "template": "the rendered prompt",
     "sampled": "sampled by the policy and trained (mask 1)",
+    "frozen": "sampled by the policy, trained in another trace or taken back (mask 0)",
     "env": "the env's observations",
     "injected": "put in by a scheduler",
 }
@@ -31,13 +36,17 @@ Decode = Callable[[Sequence[int]], str]
 def legend(outputs: Iterable[RolloutOutput]) -> Text:
     """What the colours mean, for the sources that occur."""
     traces = (trace for output in outputs for trace in output.traces)
-    seen = {segment.source for trace in traces for segment in trace}
+    seen = {_kind(segment) for trace in traces for segment in trace}
     lines = [(f"{source:>8}  {MEANINGS[source]}", STYLES[source]) for source in STYLES]
     return Text("\n").join(
         Text(text, style)
         for source, (text, style) in zip(STYLES, lines, strict=True)
         if source in seen
     )
+
+
+def _kind(segment: Segment) -> Kind:
+    return "frozen" if segment.frozen else segment.source
 
 
 def trajectory_view(output: RolloutOutput, decode: Decode) -> Iterator[tuple[Text, Text]]:
@@ -67,11 +76,10 @@ def _segment_lines(segment: Segment, text: str) -> Iterator[tuple[Text, Text]]:
     before, after = len(text) - len(text.lstrip("\n")), len(text) - len(text.rstrip("\n"))
     if not body:
         before, after = len(text), 0
-    source = "frozen" if segment.frozen else segment.source
-    style = "green" if segment.frozen else STYLES[segment.source]
-    margin = f"{source:>8} {len(segment.ids):4} │"
+    kind = _kind(segment)
+    margin = f"{kind:>8} {len(segment.ids):4} │"
     for line in ("↵" * before + body + "↵" * after).split("\n"):
-        yield Text(margin, "dim"), Text(line, style, overflow="fold")
+        yield Text(margin, "dim"), Text(line, STYLES[kind], overflow="fold")
         margin = " " * 13 + " │"
 
 
@@ -103,6 +111,8 @@ class Tally:
     def __init__(self, outputs: Iterable[RolloutOutput] = ()) -> None:
         self.num = 0
         self.num_failed = 0
+        self.tool_failures: Counter[str] = Counter()
+        """Tool calls that failed, by kind."""
         self._num_scored = 0
         self._sums = [0.0] * len(_FIGURES)
         for output in outputs:
@@ -112,6 +122,7 @@ class Tally:
         """Count one more."""
         self.num += 1
         self.num_failed += output.stop_reason.is_failure
+        self.tool_failures.update(output.rollout_infos.get("tool_failures", {}))
         if output.is_scored:
             self._num_scored += 1
             figures = (output.reward or 0.0, *_sizes(output), _seconds(output))
@@ -164,9 +175,13 @@ def print_trajectories(
         console.print(_heading(output))
         _print_lines(console, trajectory_view(output, decode))
         console.print()
-    if shown:
+    if any(output.segments for output in shown):
         console.print(legend(shown), "")
-    console.print(summary_table(outputs, tally or Tally(outputs)))
+    tally = tally or Tally(outputs)
+    console.print(summary_table(outputs, tally))
+    if tally.tool_failures:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(tally.tool_failures.items()))
+        console.print(f"tool calls that failed: {kinds}", highlight=False)
 
 
 def _print_lines(console: Console, lines: Iterable[tuple[Text, Text]]) -> None:

@@ -5,13 +5,16 @@ error, and `calculator` finds the newest `agentgym/Calculator-vN`.
 """
 
 import dataclasses
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec, parse_env_id, registry
+from gymnasium.envs.registration import EnvSpec, load_env_creator, parse_env_id, registry
 
 from agentgym.envs.base import Env
 from agentgym.envs.wrappers import TurnLimit
@@ -104,10 +107,32 @@ def make(name: str, **kwargs: Any) -> Env:
     try:
         env = gymnasium.make(bare, max_episode_steps=-1, **kwargs)
     except (TypeError, ModuleNotFoundError, AttributeError) as error:
+        _refuse_unknown_arguments(found, kwargs)
         raise ConfigError(f"env {found.id!r} cannot be built: {error}") from error
     if not isinstance(env, Env):
         raise ConfigError(f"env {found.id!r} is no agentgym Env: its observations are no messages")
     return env if found.max_episode_steps is None else TurnLimit(env, found.max_episode_steps)
+
+
+def _refuse_unknown_arguments(found: EnvSpec, given: Mapping[str, Any]) -> None:
+    """Name an argument that the env does not take, and a near one; silent if that is not it."""
+    known = _arguments_of(found)
+    unknown = [] if known is None else sorted(given.keys() - known)
+    if known is not None and unknown:
+        close = get_close_matches(unknown[0], known, n=1, cutoff=0.5)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known) or 'none'}."
+        raise ConfigError(f"env {found.id!r} takes no argument {unknown[0]!r}. {hint}")
+
+
+def _arguments_of(found: EnvSpec) -> list[str] | None:
+    """Names of what the env can be given; `None` if that cannot be known, or it takes any."""
+    point = found.entry_point
+    with suppress(ImportError, AttributeError, TypeError, ValueError, gymnasium.error.Error):
+        creator = load_env_creator(point) if isinstance(point, str) else point
+        parameters = inspect.signature(creator).parameters if creator is not None else {}
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        return None if takes_any else list(parameters)
+    return None
 
 
 def spec(name: str) -> EnvSpec:

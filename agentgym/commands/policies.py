@@ -15,6 +15,7 @@ from agentgym.config import parse_yaml
 from agentgym.engines.base import Engine
 from agentgym.engines.loading import load_model
 from agentgym.engines.scripted import CallableEngine, EngineCall, ScriptedEngine
+from agentgym.envs.contract import as_action
 from agentgym.errors import ConfigError
 from agentgym.messages import Message
 from agentgym.rendering import dialect
@@ -72,7 +73,8 @@ def oracle_engine(scheduler: Watched, language: Language) -> Engine:
         trajectory = scheduler.live[call.session]
         env = trajectory.resources["env"].unwrapped
         assert isinstance(env, HasOracle)
-        return language.write(env.oracle(trajectory.request.task, list(trajectory.messages)))
+        said = env.oracle(trajectory.request.task, list(trajectory.messages))
+        return language.write(as_action(said))
 
     return CallableEngine(
         answer,

@@ -101,7 +101,11 @@ def rollout(settings: RolloutConfig) -> int:
         max_failed_fraction=1.0,
     )
     missing = settings.n - len(done)
-    play(plan.requests(done), player, settings.out, results, missing)
+    try:
+        play(plan.requests(done), player, settings.out, results, missing)
+    except KeyboardInterrupt:
+        _say_what_is_kept(settings, results.tally.num)
+        raise
     console, tally = Console(), results.tally
     decode = language.renderer.decode
     print_trajectories(console, results.first, decode, show=settings.show, tally=tally)
@@ -109,6 +113,13 @@ def rollout(settings: RolloutConfig) -> int:
         line = f"\n{missing} trajectories added to {settings.out}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     return int(tally.num_failed == tally.num)
+
+
+def _say_what_is_kept(settings: RolloutConfig, num: int) -> None:
+    line = f"stopped after {num} of {settings.n} trajectories"
+    if settings.out is not None:
+        line += f"; they are in {settings.out}: the same command with --resume goes on"
+    Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _plan(settings: RolloutConfig, game: Game) -> Plan:

@@ -19,7 +19,7 @@ class EnvSection(Config):
     env_args: dict[str, Any] = {}
     """Arguments of the environment, such as '{"levels": [1, 2]}'."""
     scheduler: str | None = None
-    """Referee of the trajectories, from a plugin, in place of the env's."""
+    """Referee of the trajectories: math_tips, react, thinking_tips, or one from a plugin."""
     rewards: tuple[str, ...] = ()
     """Reward functions from plugins, beside the env's own."""
     reward_weights: dict[str, float] = {}

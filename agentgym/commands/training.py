@@ -123,7 +123,7 @@ class TrainingRun:
 
         def guarded(*args: Any) -> None:
             with storing_checkpoint(self.folder):
-                save(*args)  # type: ignore[no-untyped-call]
+                save(*args)
 
         self.trainer._save_checkpoint = guarded  # type: ignore[method-assign]
         try:

@@ -184,7 +184,10 @@ def test_any_number_of_trajectories_begins_at_once(tmp_path: Path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
 
-    assert (process.returncode, err) == (130, b"")
+    assert process.returncode == 130
+    assert err.count(b"\n") == 1
+    assert b"stopped after" in err
+    assert b"--resume goes on" in err
     assert len(list(read_jsonl(out_file))) > 20
 
 

@@ -51,13 +51,20 @@ def printed(*outputs: RolloutOutput, terminal: bool, show: int = 9) -> str:
     return file.getvalue()
 
 
-CODES = {"template": "\x1b[2m", "sampled": "\x1b[1;32m", "env": "\x1b[34m", "injected": "\x1b[33m"}
+CODES = {
+    "template": "\x1b[2m",
+    "sampled": "\x1b[1;32m",
+    "env": "\x1b[34m",
+    "injected": "\x1b[33m",
+    "frozen": "\x1b[32m",
+}
 
 
 @pytest.mark.parametrize("source", list(STYLES))
 def test_every_source_has_its_colour_and_its_place_in_the_legend(source: str):
     """What was trained must be seen at a glance."""
-    text = printed(trajectory(segment("words", source)), terminal=True)
+    given = segment("words", "sampled").head(5, frozen=True) if source == "frozen" else None
+    text = printed(trajectory(given or segment("words", source)), terminal=True)
     others = set(STYLES) - {source}
 
     assert f"{CODES[source]}words" in text

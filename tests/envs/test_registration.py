@@ -125,7 +125,6 @@ def test_a_taken_id_is_refused(quiz: None) -> None:
     [
         ("no_such_module:Env", "No module named 'no_such_module'"),
         ("agentgym.envs:NoSuchEnv", "NoSuchEnv"),
-        (Quiz, "unexpected keyword argument 'colour'"),
     ],
 )
 def test_an_env_that_cannot_be_built_is_one_line(entry_point: object, complaint: str) -> None:
@@ -136,6 +135,12 @@ def test_an_env_that_cannot_be_built_is_one_line(entry_point: object, complaint:
         ConfigError, match=f"^env 'agentgym/Broken-v0' cannot be built.*{complaint}"
     ):
         envs.make("broken", colour="red")
+
+
+def test_an_argument_that_the_env_does_not_take_is_named() -> None:
+    """With the one that was probably meant."""
+    with pytest.raises(ConfigError, match=r"takes no argument 'level'. Did you mean 'levels'\?"):
+        envs.make("calculator", level=[1])
 
 
 def test_an_env_without_messages_is_refused() -> None:
