@@ -16,7 +16,7 @@ from jinja2 import TemplateError
 
 from agentgym.errors import ConfigError
 from agentgym.rendering.base import ToolSchema
-from agentgym.rendering.compiled import compiled
+from agentgym.rendering.compiled import compiled, variables_of
 from agentgym.rendering.dialects.detect import detect_dialect
 
 _FAILURES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -24,6 +24,11 @@ _FAILURES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeEr
 _CLOCK = "strftime_now"
 _READING = re.compile(_CLOCK + r"""\(\s*(["'])(.*?)\1\s*\)""")
 """A look at the clock with the format written out, as all known templates have it."""
+_OWN = {
+    *("messages", "tools", "documents", "add_generation_prompt", "raise_exception", "namespace"),
+    *("bos_token", "eos_token", "pad_token", "unk_token", "strftime_now", "range", "dict"),
+}
+"""What a template reads that is not for the user to give."""
 _BY_TOOLS = "tool_use"
 """Name of the template for conversations with tools, where a tokenizer has several."""
 
@@ -72,6 +77,17 @@ class ChatTemplate:
         self._by_name = {name: self._stop_clock(text) for name, text in by_name.items()}
         with self._failing():
             self._compiled = compiled(tokenizer, self._by_name.values(), self._kwargs)
+        self._refuse_unread(set(self._kwargs))
+
+    def _refuse_unread(self, given: set[str]) -> None:
+        """A template argument that no template reads is a mistake: nothing would come of it."""
+        known = variables_of(self._by_name.values()) if given else set()
+        if known and given - known:
+            own = sorted(known - _OWN)
+            raise ConfigError(
+                f"the chat template of {self.name!r} reads no {min(given - known)!r}; template "
+                f"arguments that it reads: {', '.join(own) or 'none'}"
+            )
 
     def _stop_clock(self, text: str) -> str:
         """The template with the date in place of its looks at the clock."""

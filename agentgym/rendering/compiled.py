@@ -9,6 +9,8 @@ the tokenizer renders in a way of its own, the caller asks the tokenizer.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from jinja2 import meta
+
 Render = Callable[[str, list[Any], list[Any] | None, bool], str]
 """Of template, chat, tools, and whether a generation prompt follows."""
 
@@ -34,6 +36,19 @@ def compiled(
         return {}
     variables = {**tokenizer.special_tokens_map, **template_kwargs}
     return {source: _render_of(_compile_jinja_template(source), variables) for source in templates}
+
+
+def variables_of(templates: Iterable[str]) -> set[str]:
+    """Names that the templates read, given by the caller or not; empty if that is not known."""
+    try:
+        from transformers.utils.chat_template_utils import _compile_jinja_template
+    except ImportError:
+        return set()
+    names: set[str] = set()
+    for source in templates:
+        environment = _compile_jinja_template(source).environment
+        names |= meta.find_undeclared_variables(environment.parse(source))
+    return names
 
 
 def _render_of(template: Any, variables: Mapping[str, Any]) -> Render:

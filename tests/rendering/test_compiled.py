@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agentgym.errors import ConfigError
 from agentgym.messages import Message, assistant, system, user
 from agentgym.rendering import dialect
 from agentgym.rendering.chat_shape import PROBE_TOOL
@@ -66,7 +67,16 @@ def test_a_tokenizer_that_renders_its_own_way_is_asked():
 
 def test_a_broken_template_is_refused_with_its_error():
     """When it is compiled, in one line."""
-    from agentgym.errors import ConfigError
-
     with pytest.raises(ConfigError, match="the chat template of"):
         TemplateRenderer(byte_tokenizer(template="{% if %}"), dialect("hermes"))
+
+
+def test_an_argument_that_the_template_does_not_read_is_refused():
+    """A misspelt `enable_thinking` would silently do nothing."""
+    template = CHATML + "{% if enable_thinking %}!{% endif %}"
+    tokenizer = byte_tokenizer(template=template)
+    spoken = dialect("hermes")
+    TemplateRenderer(tokenizer, spoken, template_kwargs={"enable_thinking": True})
+
+    with pytest.raises(ConfigError, match=r"reads no 'enabel_thinking'; .*: enable_thinking"):
+        TemplateRenderer(tokenizer, spoken, template_kwargs={"enabel_thinking": True})
