@@ -162,10 +162,20 @@ def _print_outcome(console: Console, folder: RunFolder) -> None:
         console.print(_table(summary))
     time = duration(summary["train_seconds"])
     lines = [f"{summary['num_steps']} steps in {time}; run folder: {folder.path}"]
+    if _nothing_to_learn_from(folder):
+        lines.append(
+            "nothing was learned: in every group all rewards were equal, so no group had a "
+            "gradient; look at `agentgym rollout` with the same env and model"
+        )
     if summary["interrupted"]:
         command = "agentgym train --resume --run-dir"
         lines.append(f"go on with: {command} {shlex.quote(str(folder.path))}")
     console.print(*lines, sep="\n", highlight=False, soft_wrap=True)
+
+
+def _nothing_to_learn_from(folder: RunFolder) -> bool:
+    shares = [row.get("frac_reward_zero_std") for row in folder.read_metrics()]
+    return bool(shares) and all(share == 1 for share in shares)
 
 
 def _table(summary: dict[str, Any]) -> Table:

@@ -188,3 +188,11 @@ def test_everything_a_plugin_can_bring_reaches_the_run(tmp_path: Path):
     rollout = f"rollout --policy oracle --n 3 --out played.jsonl --show 0 {flags}"
     assert main(rollout.split()) == 0
     assert {output.num_turns for output in read_jsonl(tmp_path / "played.jsonl")} == {2}
+
+
+@pytest.mark.slow
+def test_a_run_without_a_gradient_says_so(capsys: pytest.CaptureFixture[str]):
+    """Rewards of 0 throughout are no bug of the trainer's, and nobody should have to guess."""
+    assert main(["train", "--env", "lookup", "--steps", "1", "--eval-tasks", "0"]) == 0
+
+    assert "nothing was learned" in capsys.readouterr().out
