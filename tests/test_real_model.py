@@ -39,7 +39,10 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def agentgym(*arguments: str, folder: Path) -> str:
     command = [sys.executable, "-m", "agentgym", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
+    every_core = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    done = subprocess.run(
+        command, cwd=folder, env=every_core, capture_output=True, text=True, timeout=900
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
