@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agentgym.engines.scripted import ScriptedEngine
@@ -227,6 +227,9 @@ edits = st.one_of(
     st.lists(edits, min_size=1, max_size=4),
     st.lists(st.sampled_from(["abc", "ä€x", "ab", "<think>r</think>abc"]), min_size=1, max_size=3),
     st.integers(30, 400),
+)
+@example(
+    edits=[NextTurn(messages=(user("next"),), completion="<|im_end|>")], texts=["abc"], context=30
 )
 async def test_whatever_is_edited_the_traces_stay_exact(
     renderer: Renderer,
