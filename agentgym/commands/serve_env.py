@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import signal
+from ipaddress import ip_address
 from typing import Any
 
 from aiohttp import web
@@ -60,6 +61,8 @@ async def _serve(app: web.Application, settings: ServeEnvConfig) -> None:
         await _listen(runner, settings)
         host, port = runner.addresses[0][:2]
         print(f"serving {settings.env} at http://{host}:{port}", flush=True)
+        if not ip_address(host.partition("%")[0]).is_loopback:
+            print("whoever reaches this address can play: there is no login", flush=True)
         await stopped.wait()
     finally:
         await runner.cleanup()
