@@ -19,7 +19,8 @@ def broken_envs() -> Iterator[ModuleType]:
     load_plugins([BROKEN_ENVS])
     module = sys.modules[module_name(BROKEN_ENVS)]
     yield module
-    del sys.modules[module.__name__]
+    for loaded in (module, *module._modules):
+        del sys.modules[loaded.__name__]
     envs = set(module._envs())
     for name in [name for name, spec in registry.items() if spec.entry_point in envs]:
         del registry[name]
