@@ -26,7 +26,7 @@ async def run_calls(
     context = context or ToolContext()
     pending = [_run(known, call, context.for_call()) for call in message.tool_calls]
     called = [known[call.name] for call in message.tool_calls if call.name in known]
-    if all(tool.parallel for tool in called):
+    if len(pending) > 1 and all(tool.parallel for tool in called):
         results = await _together(pending)
     else:
         results = [await one for one in pending]
