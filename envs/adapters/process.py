@@ -61,8 +61,16 @@ class HostProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def call(self, method: str, arguments: dict[str, Any], *, timeout_s: float) -> Any:
+    def call(
+        self, method: str, arguments: dict[str, Any], *, timeout_s: float, goes_on: bool = False
+    ) -> Any:
         """What a method of the host returns; blocks.
+
+        Args:
+            method: of the host.
+            arguments: JSON values.
+            timeout_s: longest it may take.
+            goes_on: it needs what earlier calls left in the process, so another one will not do.
 
         Raises:
             HostError: it raised.
@@ -71,6 +79,8 @@ class HostProcess:
         num_kills = self._num_kills
         with self._lock:
             try:
+                if goes_on and not self.is_running:
+                    raise OSError("it had ended before")
                 process = self._started(num_kills)
                 answer = self._exchange(process, method, arguments, time.monotonic() + timeout_s)
             except TimeoutError as error:

@@ -97,8 +97,12 @@ class TextArenaEnv(Env):
         await in_thread(self._host.kill)
 
     async def _call(self, method: str, arguments: dict[str, Any], timeout_s: float) -> Any:
+        def call() -> Any:
+            begun = method != "reset"
+            return self._host.call(method, arguments, timeout_s=timeout_s, goes_on=begun)
+
         try:
-            return await in_thread(lambda: self._host.call(method, arguments, timeout_s=timeout_s))
+            return await in_thread(call)
         except HostError as error:
             raise EnvError(f"textarena/{self.name}: {method}: {error}") from error
 

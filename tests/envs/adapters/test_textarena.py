@@ -141,6 +141,19 @@ async def test_a_game_that_dies_fails_its_own_episode() -> None:
     await env.aclose()
 
 
+async def test_a_game_that_died_between_moves_is_not_begun_anew() -> None:
+    """A new process knows nothing of the game: its answer would be another game's."""
+    env = TextArenaEnv("GuessTheNumber-v0")
+    await env.areset(seed=0)
+    pid = pid_of(env)
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+    with pytest.raises(EnvError, match=r"textarena: .*step: it had ended before"):
+        await env.astep("5")
+    await env.aclose()
+
+
 @pytest.mark.slow
 async def test_closing_ends_a_call_that_is_waiting() -> None:
     """A loop that gave up on a step need not wait for it."""
