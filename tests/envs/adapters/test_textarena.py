@@ -147,7 +147,7 @@ async def test_a_game_that_died_between_moves_is_not_begun_anew() -> None:
     await env.areset(seed=0)
     pid = pid_of(env)
     os.kill(pid, signal.SIGKILL)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
     with pytest.raises(EnvError, match=r"textarena: .*step: it had ended before"):
         await env.astep("5")
