@@ -74,7 +74,8 @@ class Worker:
             self._thread = threading.Thread(
                 target=_serve, args=[self._jobs], name=name, daemon=True
             )
-            weakref.finalize(self, self._jobs.put, None)
+            ending = weakref.finalize(self, self._jobs.put, None)
+            ending.atexit = False  # a thread woken while the interpreter ends can abort it
             self._thread.start()
         self._jobs.put(job)
         return future

@@ -61,6 +61,8 @@ if trainer.accelerator.is_main_process:
     rows = [r for r in trainer.state.log_history if "step_time" in r]
     open(out + ".json", "w").write(json.dumps({"rows": rows, "eval": figures}))
 assert WordsEnv.num_open == 0
+trainer.accelerator.wait_for_everyone()
+trainer.accelerator.end_training()
 """
 
 
