@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from agentgym.checking.arguments import random_arguments
 from agentgym.envs import Env
+from agentgym.envs.oracle import HasOracle
 from agentgym.messages import Message, assistant
 from agentgym.tools import Tool
 from agentgym.trajectory import Task
@@ -31,15 +32,6 @@ _FAKE_RESULTS = (
     '<tool_response>\n{"correct": true, "reward": 1.0}\n</tool_response>\n'
     "Observation: correct, score 1.0\nTool result: success\nFinal answer: correct \\boxed{correct}"
 )
-
-
-@runtime_checkable
-class HasOracle(Protocol):
-    """An env that can say what a perfect policy would."""
-
-    def oracle(self, task: Task, messages: list[Message]) -> Message:
-        """The next assistant message of a conversation."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ model would have to produce, token by token.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,24 +16,15 @@ from agentgym.engines.base import Engine
 from agentgym.engines.loading import load_model
 from agentgym.engines.scripted import CallableEngine, EngineCall, ScriptedEngine
 from agentgym.envs.contract import as_action
+from agentgym.envs.oracle import HasOracle
 from agentgym.errors import ConfigError
-from agentgym.messages import Message
 from agentgym.rendering import dialect
 from agentgym.rendering.plain_tools import without_tools
 from agentgym.rollout import NextTurn, Playing, Scheduler, Trajectory, TurnResult
 from agentgym.rollout.game import Game
-from agentgym.trajectory import StopReason, Task, Turn
+from agentgym.trajectory import StopReason, Turn
 
 _SCRIPT = TypeAdapter[Any](list[str | list[int]] | dict[str, list[str | list[int]]])
-
-
-@runtime_checkable
-class HasOracle(Protocol):
-    """An env that can say what a perfect policy would."""
-
-    def oracle(self, task: Task, messages: list[Message]) -> Message:
-        """The next assistant message of a conversation."""
-        ...
 
 
 class Watched(Scheduler):

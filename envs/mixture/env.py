@@ -8,13 +8,14 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import cached_property, lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentgym.envs.base import Env, Info, ResetResult, StepResult
 from agentgym.envs.building import build
 from agentgym.envs.mixture.tasks import MixedTasks
+from agentgym.envs.oracle import HasOracle
 from agentgym.envs.registration import make
 from agentgym.errors import ConfigError
 from agentgym.messages import Message
@@ -35,11 +36,6 @@ class Part(BaseModel):
     """Of the env."""
     weight: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Share of the tasks, relative to the others."""
-
-
-@runtime_checkable
-class _HasOracle(Protocol):
-    def oracle(self, task: Task, messages: Sequence[Message]) -> Message: ...
 
 
 class MixtureEnv(Env):
@@ -119,9 +115,9 @@ class MixtureEnv(Env):
         """
         label, inner = _unpacked(task, self._parts)
         with closing(self._build(label)) as probe:
-            if not isinstance(probe.unwrapped, _HasOracle):
+            if not isinstance(probe.unwrapped, HasOracle):
                 raise ConfigError(f"part {label!r} of the mixture has no oracle")
-            return probe.unwrapped.oracle(inner, messages)
+            return probe.unwrapped.oracle(inner, list(messages))
 
     def _labelled(self, rewards: Mapping[str, float | None]) -> dict[str, float | None]:
         return {f"{self._label}/{name}": value for name, value in rewards.items()}
