@@ -147,7 +147,7 @@ Case = Script | Call | Expression
 class SandboxSpec:
     """What a sandbox is opened with."""
 
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     packages: tuple[str, ...] = ()
     """Installed distributions that the code may import beside the standard library: `numpy`."""
     preload: tuple[str, ...] = ()

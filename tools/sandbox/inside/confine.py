@@ -1,4 +1,4 @@
-"""Walls that a child puts around itself, where the launcher could not put them around the runner."""
+"""Walls a child puts around itself, where the launcher could put none around the runner."""
 
 from typing import Any
 
