@@ -25,8 +25,9 @@ from agentgym.envs.sides import pair_up
 from agentgym.envs.spaces import MessageSpace
 from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError
-from agentgym.threads import Worker
+from agentgym.threads import Worker, run_coroutine
 from agentgym.tools import Tool
+from agentgym.tools.sandbox.lazy import NO_SANDBOX, LazySandbox
 from agentgym.trajectory import Task
 
 __all__ = ["Env", "Info", "Observation", "ResetResult", "StepResult", "TaskSet", "weighted_sum"]
@@ -51,6 +52,9 @@ class Env(gymnasium.Env[Observation, Any]):
     """Lowest and highest return of an episode; `agentgym check` holds it against what it sees."""
     max_turns: int | None = None
     """Steps after which the episode is truncated."""
+
+    _sandbox: LazySandbox = NO_SANDBOX
+    """Of the episode; closed with the env, whatever an author's own `close` does."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -104,6 +108,7 @@ class Env(gymnasium.Env[Observation, Any]):
         """Free what the env holds; a second call does nothing."""
         self._contract.phase = Phase.NEW
         self._worker.stop()
+        self._close_sandbox()
 
     async def areset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
         """`reset` for the event loop."""
@@ -117,6 +122,7 @@ class Env(gymnasium.Env[Observation, Any]):
         """`close` for the event loop."""
         self._contract.phase = Phase.NEW
         self._worker.stop()
+        await self._sandbox.aclose()
 
     async def acut(self) -> dict[str, float | None]:
         """End the episode where the caller's budget cut it.
@@ -152,6 +158,10 @@ class Env(gymnasium.Env[Observation, Any]):
             return False
         self._contract.phase = Phase.OVER
         return True
+
+    def _close_sandbox(self) -> None:
+        if self._sandbox.needs_closing:
+            run_coroutine(self._sandbox.aclose())
 
     @property
     def is_last_turn(self) -> bool:

@@ -119,8 +119,11 @@ def _checked_close(side: _Side) -> _Side:
         if self._contract.entered:
             side(self)
         elif self._contract.closing():
-            with self._contract.entering():
-                side(self)
+            try:
+                with self._contract.entering():
+                    side(self)
+            finally:
+                self._close_sandbox()
             self._worker.stop()
 
     return close
@@ -132,8 +135,11 @@ def _checked_aclose(aside: _Side) -> _Side:
         if self._contract.entered:
             await aside(self)
         elif self._contract.closing():
-            with self._contract.entering():
-                await aside(self)
+            try:
+                with self._contract.entering():
+                    await aside(self)
+            finally:
+                await self._sandbox.aclose()
             self._worker.stop()
 
     return aclose

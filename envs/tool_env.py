@@ -17,6 +17,8 @@ from agentgym.messages import Message, ToolResult, system, user
 from agentgym.threads import in_thread
 from agentgym.tools import ToolContext, run_calls
 from agentgym.tools.context import approximate_tokens
+from agentgym.tools.sandbox.base import SandboxProvider, SandboxSpec
+from agentgym.tools.sandbox.lazy import NO_SANDBOX, LazySandbox
 from agentgym.trajectory import StopReason, Task
 
 Scores = Mapping[str, float | None]
@@ -41,6 +43,8 @@ class Episode:
     """Those that said nothing."""
     state: dict[str, Any] = field(default_factory=dict)
     """What the tools kept (`ToolContext.state`)."""
+    sandbox: LazySandbox = NO_SANDBOX
+    """Where the tools ran code, as it is after the last call."""
 
 
 class ToolEnv(Env):
@@ -52,6 +56,11 @@ class ToolEnv(Env):
 
     system_prompt: str | None = None
     """First message, if `prompt` brings none."""
+    sandbox: SandboxSpec | None = None
+    """What the sandbox of an episode is opened with; none is before a tool or `score` asks for it.
+    """
+    sandbox_provider: SandboxProvider | None = None
+    """Where it comes from; the one that this process shares if left out."""
 
     episode: Episode
     """The one being played; `reset` begins it."""
@@ -72,16 +81,19 @@ class ToolEnv(Env):
 
     async def areset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
         """Ask the question."""
+        await self._sandbox.aclose()
+        self._sandbox = LazySandbox(self.sandbox, provider=self.sandbox_provider)
         options = options or {}
         task, asked = await in_thread(lambda: self._ask(options))
         messages = as_messages(asked, "prompt")
         if self.system_prompt is not None and "system" not in {m.role for m in messages[:1]}:
             messages.insert(0, system(self.system_prompt))
-        self.episode = Episode(task=task, messages=list(messages))
+        self.episode = Episode(task=task, messages=list(messages), sandbox=self._sandbox)
         self._tool_context = ToolContext(
             rng=random.Random(int(self.np_random.integers(2**63))),
             state=self.episode.state,
             count_tokens=options.get("count_tokens", approximate_tokens),
+            sandbox=self._sandbox,
         )
         return messages, {"task_id": task.id}
 
@@ -115,14 +127,19 @@ class ToolEnv(Env):
         if self.is_last_turn:
             _, reward, terminated, truncated, info = await self._end(StopReason.MAX_TURNS)
             return observation, reward, terminated, truncated, info | {"tool_results": results}
-        return observation, 0.0, False, False, {"tool_results": results}
+        return observation, 0.0, False, False, {"tool_results": results, **self._report()}
 
     async def _end(self, reason: StopReason) -> StepResult:
         rewards = await self._scores()
         total = weighted_sum(rewards, self.reward_weights)
         info: Info = {"tool_results": [], "rewards": rewards, "stop_reason": reason.value}
+        info |= self._report()
         answered = reason is StopReason.FINAL_ANSWER
         return [], 0.0 if total is None else total, answered, not answered, info
+
+    def _report(self) -> Info:
+        report = self._sandbox.report
+        return {"report": report} if report else {}
 
     async def _scores(self) -> dict[str, float | None]:
         if inspect.iscoroutinefunction(self.score):

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agentgym.tools.sandbox.lazy import NO_SANDBOX, LazySandbox
+
 CountTokens = Callable[[str], int]
 
 
@@ -23,6 +25,8 @@ class ToolContext:
     """Shared by the calls of one trajectory and by no other."""
     count_tokens: CountTokens = approximate_tokens
     """Measures a tool's output limit."""
+    sandbox: LazySandbox = NO_SANDBOX
+    """Where the trajectory's code runs: `await context.sandbox.get()`."""
 
     def for_call(self) -> "ToolContext":
         """The same state with a generator of its own, so that parallel calls stay reproducible."""
