@@ -1,0 +1,1 @@
+"""The bundled problems: one module per kind and level."""
