@@ -8,7 +8,7 @@ path the longer wins, so that a Python under a home is open while the home is no
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from glob import glob
@@ -25,6 +25,10 @@ _STORES = ("/nix/store", "/gnu/store")
 """Where a package depends on folders beside it, all world-readable by design."""
 _VERSIONED = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _INSTALLED = ("site-packages", "dist-packages")
+
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""One each: address space is reserved for every thread."""
 
 
 class Allowed(NamedTuple):
@@ -50,6 +54,20 @@ class Layout:
     """Links to what is open, such as /bin to /usr/bin, for a file system that is built anew."""
     search: tuple[str, ...] = ("/usr/bin", "/bin")
     """The folders of PATH."""
+
+    def environment(self, home: str, *, import_paths: Sequence[str] = ()) -> dict[str, str]:
+        """All environment variables of code in a sandbox."""
+        packages = {"PYTHONPATH": ":".join(import_paths)} if import_paths else {}
+        return {
+            "PATH": ":".join(self.search),
+            "HOME": home,
+            "USER": "sandbox",
+            "LANG": "C.UTF-8",
+            "PYTHONHASHSEED": "0",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **dict.fromkeys(_THREADS, "1"),
+            **packages,
+        }
 
     def readable(self, path: str) -> bool:
         """Whether a path, after following its links, is open."""

@@ -43,10 +43,6 @@ class Uids(NamedTuple):
                     return uid
         raise SandboxError(f"no uid is left between {self.free.start} and {self.free.stop}")
 
-    def give_back(self, uid: int) -> None:
-        with _lock:
-            _taken.discard(uid)
-
 
 _taken: set[int] = set()
 _lock = threading.Lock()
@@ -63,6 +59,12 @@ def available() -> Uids:
         if all(_mapped(wanted, kind) for kind in ("uid", "gid")):
             return Uids(wanted, "")
     return Uids(range(0), "root of a user namespace without further users")
+
+
+def give_back(uid: int | None) -> None:
+    """Let a uid be taken again, once no process has it; `None` is none."""
+    with _lock:
+        _taken.discard(uid or 0)
 
 
 def has_capability(bit: int) -> bool:
