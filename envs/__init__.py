@@ -40,6 +40,11 @@ register_family(
     "agentgym.envs.adapters.openenv:OpenEnvEnv",
     'any OpenEnv server: --env openenv --env-args \'{"url": "http://localhost:8000"}\'',
 )
+register_family(
+    "harbor",
+    "agentgym.envs.adapters.harbor:HarborEnv",
+    'task directories of Harbor: --env harbor --env-args \'{"path": "tasks/"}\'',
+)
 
 __all__ = [
     "FAMILIES",

@@ -17,7 +17,7 @@ from agentgym.messages import Message, ToolResult, system, user
 from agentgym.threads import in_thread
 from agentgym.tools import ToolContext, run_calls
 from agentgym.tools.context import approximate_tokens
-from agentgym.tools.sandbox.base import SandboxProvider, SandboxSpec
+from agentgym.tools.sandbox.base import Sandbox, SandboxProvider, SandboxSpec
 from agentgym.tools.sandbox.lazy import NO_SANDBOX, LazySandbox
 from agentgym.trajectory import StopReason, Task
 
@@ -79,15 +79,22 @@ class ToolEnv(Env):
         """
         raise NotImplementedError(f"{type(self).__name__} must define score(episode)")
 
+    async def prepare_sandbox(self, sandbox: Sandbox, task: Task) -> None:
+        """Set up the sandbox of an episode, such as its files, before anything runs in it."""
+
     async def areset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
         """Ask the question."""
         await self._sandbox.aclose()
-        self._sandbox = LazySandbox(self.sandbox, provider=self.sandbox_provider)
         options = options or {}
         task, asked = await in_thread(lambda: self._ask(options))
         messages = as_messages(asked, "prompt")
         if self.system_prompt is not None and "system" not in {m.role for m in messages[:1]}:
             messages.insert(0, system(self.system_prompt))
+        self._sandbox = LazySandbox(
+            self.sandbox,
+            provider=self.sandbox_provider,
+            prepare=lambda sandbox: self.prepare_sandbox(sandbox, task),
+        )
         self.episode = Episode(task=task, messages=list(messages), sandbox=self._sandbox)
         self._tool_context = ToolContext(
             rng=random.Random(int(self.np_random.integers(2**63))),
@@ -122,24 +129,28 @@ class ToolEnv(Env):
         """Score the episode as it stands, without an answer."""
         return await self._scores() if self.end_episode() else {}
 
+    def report(self) -> dict[str, Any]:
+        """What is put into the record after each turn, JSON values by name."""
+        return self._sandbox.report
+
+    def _reported(self) -> Info:
+        report = self.report()
+        return {"report": report} if report else {}
+
     async def _go_on(self, observation: Observation, results: list[ToolResult]) -> StepResult:
         self.episode.messages += observation
         if self.is_last_turn:
             _, reward, terminated, truncated, info = await self._end(StopReason.MAX_TURNS)
             return observation, reward, terminated, truncated, info | {"tool_results": results}
-        return observation, 0.0, False, False, {"tool_results": results, **self._report()}
+        return observation, 0.0, False, False, {"tool_results": results, **self._reported()}
 
     async def _end(self, reason: StopReason) -> StepResult:
         rewards = await self._scores()
         total = weighted_sum(rewards, self.reward_weights)
         info: Info = {"tool_results": [], "rewards": rewards, "stop_reason": reason.value}
-        info |= self._report()
+        info |= self._reported()
         answered = reason is StopReason.FINAL_ANSWER
         return [], 0.0 if total is None else total, answered, not answered, info
-
-    def _report(self) -> Info:
-        report = self._sandbox.report
-        return {"report": report} if report else {}
 
     async def _scores(self) -> dict[str, float | None]:
         if inspect.iscoroutinefunction(self.score):

@@ -5,6 +5,7 @@ models do it reliably, and a quotation must fit in exactly one place.
 """
 
 import math
+import shlex
 from pathlib import PurePosixPath
 from typing import Annotated
 
@@ -13,23 +14,10 @@ from pydantic import Field
 from agentgym.errors import ToolError
 from agentgym.tools.base import Tool, tool
 from agentgym.tools.context import ToolContext
-from agentgym.tools.sandbox.base import Call, Sandbox
+from agentgym.tools.sandbox.base import Sandbox
 
 _MAX_ENTRIES = 200
-_LISTING = """
-import os
-
-def listing(folder, most):
-    found = []
-    for root, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            path = os.path.join(root, name)
-            found.append((os.path.relpath(path, folder), os.lstat(path).st_size))
-            if len(found) > most:
-                return found
-    return found if os.path.isdir(folder) else None
-"""
+_MAX_SEARCHED = 1000
 
 
 @tool(timeout_s=math.inf, max_output_tokens=2048, parallel=False)
@@ -46,7 +34,7 @@ async def read_file(
         first_line: First line to show, counted from 1.
         last_line: Last line to show; the end of the file if left out.
     """
-    lines = (await _read(context, path)).splitlines()
+    lines = _split(await _read(context, path))
     if first_line > max(len(lines), 1):
         raise ToolError(f"{path} has {len(lines)} lines, so there is no line {first_line}")
     shown = enumerate(lines[first_line - 1 : last_line], start=first_line)
@@ -95,13 +83,11 @@ async def insert_lines(
         after_line: The line after which they go; 0 for the start of the file.
         text: The lines.
     """
-    lines = (await _read(context, path)).splitlines(keepends=True)
+    lines = _split(await _read(context, path))
     if after_line > len(lines):
         raise ToolError(f"{path} has {len(lines)} lines, so there is no line {after_line}")
-    if after_line and not lines[after_line - 1].endswith("\n"):
-        lines[after_line - 1] += "\n"
-    lines.insert(after_line, text if text.endswith("\n") else text + "\n")
-    await _write(context, path, "".join(lines))
+    lines[after_line:after_line] = _split(text)
+    await _write(context, path, "\n".join(lines) + "\n")
     return f"inserted {_lines(text)} into {path}"
 
 
@@ -112,13 +98,18 @@ async def list_files(context: ToolContext, path: str = ".") -> str:
     Args:
         path: The folder, relative to the working directory.
     """
-    inside(path)
-    case = Call(function="listing", args=(path, _MAX_ENTRIES))
-    [result] = await (await _sandbox(context)).run_tests(_LISTING, [case])
-    if not isinstance(result.value, list):
+    folder = shlex.quote(f"./{inside(path)}")
+    command = (
+        f"[ -d {folder} ] && find {folder} -name '.?*' -prune -o -type f -printf '%s\\t%p\\n'"
+        f" | head -n {_MAX_SEARCHED}"
+    )
+    result = await (await _sandbox(context)).run_shell(command)
+    if not result.ok:
         raise ToolError(f"there is no folder {path!r}")
-    shown = [f"{name}\t{size} bytes" for name, size in result.value[:_MAX_ENTRIES]]
-    more = ["(there are more)"] if len(result.value) > _MAX_ENTRIES else []
+    found = [line.partition("\t") for line in result.stdout.splitlines()]
+    named = sorted((name.removeprefix("./"), size) for size, _, name in found)
+    shown = [f"{name}\t{size} bytes" for name, size in named[:_MAX_ENTRIES]]
+    more = ["(there are more)"] if len(found) > _MAX_ENTRIES else []
     return "\n".join(shown + more) or "(no files)"
 
 
@@ -156,6 +147,11 @@ async def _sandbox(context: ToolContext) -> Sandbox:
     return await context.sandbox.get()
 
 
+def _split(text: str) -> list[str]:
+    """Its lines; a newline at the end begins no other one."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def _lines(text: str) -> str:
-    count = len(text.splitlines())
+    count = len(_split(text))
     return f"{count} line{'' if count == 1 else 's'}"

@@ -5,14 +5,16 @@ scoring, so that there is one sandbox and one place that ends it, whoever was ca
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn
 
 from agentgym.deadlines import SelfCancelledError, bounded
-from agentgym.errors import ConfigError, SandboxError
+from agentgym.errors import ConfigError, EnvError, SandboxError, boundary
 from agentgym.tools.sandbox.base import Sandbox, SandboxProvider, SandboxSpec
 
+Prepare = Callable[[Sandbox], Awaitable[None]]
 _CLOSE_S = 10.0
 
 
@@ -22,13 +24,19 @@ class LazySandbox:
     Args:
         spec: what it is opened with.
         provider: where it comes from; the one that this process shares if left out.
+        prepare: what is done with it before anybody gets it, such as writing files.
     """
 
     def __init__(
-        self, spec: SandboxSpec | None = None, *, provider: SandboxProvider | None = None
+        self,
+        spec: SandboxSpec | None = None,
+        *,
+        provider: SandboxProvider | None = None,
+        prepare: Prepare | None = None,
     ) -> None:
         self.spec = spec or SandboxSpec()
         self._provider = provider
+        self._prepare = prepare
         self._opening: asyncio.Task[Sandbox] | None = None
         self._over = False
 
@@ -43,7 +51,7 @@ class LazySandbox:
         if self._opening is None or self._opening.cancelled():
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(_retrieve)
-        if self._opening.done():  # perhaps on a loop that has ended
+        if self._opening.done():  # perhaps on another loop
             return self._opening.result()
         return await asyncio.shield(self._opening)
 
@@ -101,7 +109,16 @@ class LazySandbox:
             from agentgym.tools.sandbox.shared import shared_provider
 
             self._provider = await shared_provider()
-        return await self._provider.open(self.spec)
+        sandbox = await self._provider.open(self.spec)
+        if self._prepare is None:
+            return sandbox
+        try:
+            with boundary(EnvError, "prepare_sandbox"):
+                await self._prepare(sandbox)
+        except BaseException:
+            await sandbox.close()
+            raise
+        return sandbox
 
     async def _close(self, opening: "asyncio.Task[Sandbox]") -> None:
         if not opening.done():

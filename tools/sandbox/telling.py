@@ -4,7 +4,6 @@ Only what the program did is told. What the infrastructure did is an exception, 
 observation, so that no policy learns from it.
 """
 
-import re
 import signal
 
 from agentgym.tools.sandbox.base import ExecResult, Outcome
@@ -12,8 +11,6 @@ from agentgym.tools.sandbox.limits import Limits
 
 HINT = "(no output: print what you want to see, or end with an expression)"
 SILENT = "(no output)"
-_FRAME = re.compile(r'  File "(?P<file>[^"\n]*)", line \d+')
-_INNER = re.compile(r"<(cell|string|program|stdin|test)\b|^(?!<)")
 
 
 def tell(result: ExecResult, limits: Limits, *, silent: str = SILENT) -> str:

@@ -1,0 +1,3 @@
+#!/bin/bash
+cd /app
+python3 /tests/check.py > /logs/verifier/reward.json
