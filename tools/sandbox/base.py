@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from agentgym.tools.sandbox.inside.decode import Opaque as Opaque
 from agentgym.tools.sandbox.limits import Limits
 
 
@@ -64,14 +65,6 @@ _STATUS = {
 }
 
 Blame = Literal["code", "infra"]
-
-
-class Opaque(NamedTuple):
-    """A value that is no plain data; equal to nothing that a grader expects."""
-
-    type: str
-    shown: str
-    """Its `repr`, cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,4 +114,10 @@ def _foreign(value: Any, depth: int) -> Any:
         return encode(value.item(), depth + 1)
     if kind.__module__ == "numpy" and hasattr(value, "tolist"):
         return encode(value.tolist(), depth + 1)
+    return opaque(value)
+
+
+def opaque(value: Any) -> "dict[str, Any]":
+    """The looks of a value, encoded."""
+    kind = type(value)
     return {"$": "other", "v": [f"{kind.__module__}.{kind.__qualname__}", show(value)]}

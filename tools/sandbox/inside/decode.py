@@ -1,24 +1,42 @@
-"""Values as they come out of a sandbox: what `inside.encode` wrote, read with distrust."""
+"""Values on their way into a sandbox, or out of it: what `encode` wrote, read with distrust."""
 
 import json
-from typing import Any
-
-from agentgym.tools.sandbox.base import Opaque
+from typing import Any, NamedTuple
 
 MAX_DEPTH = 120
 _SCALARS = (type(None), bool, int, float, str)
 
 
+class Opaque(NamedTuple):
+    """A value that is no plain data; equal to nothing that a grader expects."""
+
+    type: str
+    shown: str
+    """Its `repr`, cut."""
+
+
 def loads(text: str) -> Any:
-    """The value: plain data or `Opaque`.
+    """The value that a text stands for: plain data or `Opaque`.
 
     Raises:
         ValueError: it is none that `encode` writes.
     """
     try:
-        return decode(json.loads(text, parse_constant=_refuse))
+        return decode(parse(text))
     except (RecursionError, TypeError) as error:
         raise ValueError(f"no encoded value: {error}") from error
+
+
+def parse(text: str) -> Any:
+    """One JSON text, without the constants that are none.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def decode(data: Any, depth: int = 0) -> Any:

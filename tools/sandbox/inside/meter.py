@@ -1,0 +1,139 @@
+"""What a call has used so far, and which limit it has passed.
+
+The kernel's own limits act at once but count per process; these are read every few milliseconds
+and count the whole family.
+"""
+
+import os
+import resource
+import time
+
+from agentgym.tools.sandbox.inside.config import LimitConfig
+from agentgym.tools.sandbox.inside.processes import Family, Process, pss_mb, read, waited_s
+
+MAX_INODES = 20_000
+MAX_STRETCH = 4.0
+"""A starved call ends after so many times its wall limit."""
+
+
+class Meter:
+    """One call's use of the machine; begins where it is made.
+
+    Args:
+        family: the sandbox's processes.
+        limits: what the call may use.
+        pid: the process the call is run by; what it has used before does not count.
+        folders: where the code can write.
+        limits_disk: whether no file system bounds what is written there.
+        idle: a stopped process whose memory counts, and nothing else.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        limits: LimitConfig,
+        *,
+        pid: int,
+        folders: "tuple[str, ...]",
+        limits_disk: bool,
+        idle: int | None = None,
+    ) -> None:
+        self._family, self._limits = family, limits
+        self._pid, self._idle = pid, idle
+        self._folders, self._limits_disk = folders, limits_disk
+        self._start = time.monotonic()
+        before = read(pid)
+        self._own_before = before.own_cpu_s if before else 0.0
+        self._children_before = before.children_cpu_s if before else 0.0
+        self._reaped_before = _reaped_cpu_s()
+        self._waited_before = waited_s(pid)
+        self.cpu_s = 0.0
+        self.waited_s = 0.0
+        self.peak_mb = 0.0
+
+    @property
+    def wall_s(self) -> float:
+        return time.monotonic() - self._start
+
+    def passed_limit(self) -> str | None:
+        """The limit the call has passed: its name, or `None`."""
+        members = [p for p in self._family.members() if not p.is_zombie]
+        active = [p for p in members if p.pid != self._idle]
+        return self._time(active) or self._space(members, active)
+
+    def _time(self, active: list[Process]) -> str | None:
+        limits = self._limits
+        own = {p.pid: p.own_cpu_s - self._before(p)[0] for p in active}
+        children = sum(p.children_cpu_s - self._before(p)[1] for p in active)
+        reaped = _reaped_cpu_s() - self._reaped_before
+        self.cpu_s = max(self.cpu_s, sum(own.values()) + children + reaped)
+        self.waited_s = max([self.waited_s, *(self._waited(p) for p in active)])
+        if max(own.values(), default=0.0) >= limits["cpu_s"]:
+            return "cpu"
+        if self.cpu_s >= limits["tree_cpu_s"]:
+            return "cpu"
+        if self.wall_s - self.waited_s >= limits["wall_s"]:
+            return "wall"
+        return "starved" if self.wall_s >= MAX_STRETCH * limits["wall_s"] else None
+
+    def _space(self, members: list[Process], active: list[Process]) -> str | None:
+        limits = self._limits
+        resident = sum(p.rss_mb for p in members)
+        if resident > limits["tree_memory_mb"]:
+            resident = sum(pss_mb(p) for p in members)
+        self.peak_mb = max(self.peak_mb, resident)
+        if resident > limits["tree_memory_mb"]:
+            return "memory"
+        if sum(p.num_threads for p in active) > limits["processes"] + 1:
+            return "processes"
+        return "disk" if self._disk_is_full() else None
+
+    def _before(self, process: Process) -> tuple[float, float]:
+        same = process.pid == self._pid
+        return (self._own_before, self._children_before) if same else (0.0, 0.0)
+
+    def _waited(self, process: Process) -> float:
+        before = self._waited_before if process.pid == self._pid else 0.0
+        return waited_s(process.pid) - before
+
+    def _disk_is_full(self) -> bool:
+        """A file system of the sandbox's own bounds bytes, but not the number of files."""
+        if not self._limits_disk:
+            return any(_num_inodes(folder) > MAX_INODES for folder in self._folders)
+        used, inodes = 0, 0
+        pending = list(self._folders)
+        while pending:
+            for entry in _entries(pending.pop()):
+                used += entry.stat(follow_symlinks=False).st_blocks * 512
+                inodes += 1
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                if inodes > MAX_INODES or used > self._limits["disk_mb"] * 2**20:
+                    return True
+        return False
+
+
+def _num_inodes(folder: str) -> int:
+    status = os.statvfs(folder)
+    return status.f_files - status.f_ffree
+
+
+def _entries(folder: str) -> "list[os.DirEntry[str]]":
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if _exists(entry)]
+    except OSError:
+        return []
+
+
+def _exists(entry: "os.DirEntry[str]") -> bool:
+    try:
+        entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _reaped_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

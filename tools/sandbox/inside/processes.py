@@ -1,0 +1,134 @@
+"""The processes of the sandbox, as /proc shows them."""
+
+import os
+import signal
+import time
+from typing import NamedTuple
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
+_ROUNDS = 200
+
+
+class Process(NamedTuple):
+    """One line of /proc."""
+
+    pid: int
+    parent: int
+    is_zombie: bool
+    own_cpu_s: float
+    children_cpu_s: float
+    """Of the children it has waited for."""
+    num_threads: int
+    rss_mb: float
+
+
+def read(pid: int) -> "Process | None":
+    """A process; `None` if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            text = file.read(1024)
+    except OSError:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()
+    own, children = (sum(map(int, fields[i : i + 2])) / _TICKS for i in (11, 13))
+    rss = int(fields[21]) * _PAGE_MB
+    is_zombie = fields[0] in (b"Z", b"X")
+    return Process(pid, int(fields[1]), is_zombie, own, children, int(fields[17]), rss)
+
+
+def waited_s(pid: int) -> float:
+    """Seconds the process was ready to run and had no core; 0 where the kernel does not count."""
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb", buffering=0) as file:
+            return int(file.read(128).split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def pss_mb(process: Process) -> float:
+    """Resident memory with shared pages divided; all of it where that cannot be read."""
+    try:
+        with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
+            lines = [line for line in file if line.startswith(b"Pss:")]
+        return int(lines[0].split()[1]) / 1024
+    except (OSError, IndexError, ValueError):
+        return process.rss_mb
+
+
+class Family:
+    """Which processes belong to the sandbox, the runner left out.
+
+    All of /proc, where the sandbox has process ids of its own; all of its user, where it has one;
+    else the runner's descendants, which it inherits when their parents die (it is a subreaper).
+    """
+
+    def __init__(self, *, owns_pids: bool, owns_uid: bool) -> None:
+        self._owns_pids, self._owns_uid = owns_pids, owns_uid
+        self._runner, self._uid = os.getpid(), os.getuid()
+
+    def members(self) -> list[Process]:
+        """Those alive, and zombies."""
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        if not self._owns_pids and self._owns_uid:
+            pids = [pid for pid in pids if _owner(pid) == self._uid]
+        found = [process for pid in pids if pid != self._runner and (process := read(pid))]
+        return found if self._owns_pids or self._owns_uid else self._descendants(found)
+
+    def _descendants(self, found: list[Process]) -> list[Process]:
+        children: dict[int, list[Process]] = {}
+        for process in found:
+            children.setdefault(process.parent, []).append(process)
+        family: list[Process] = list(children.get(self._runner, []))
+        for process in family:
+            family += children.get(process.pid, [])
+        return family
+
+    def kill_all(self, spared: int | None = None) -> bool:
+        """Kill all but one, again until none is left; whether there was any."""
+        found = False
+        for _ in range(_ROUNDS):
+            reap(spared)
+            others = [p for p in self.members() if p.pid != spared and not p.is_zombie]
+            if not others:
+                return found
+            found = True
+            for process in others:
+                _kill(process.pid)
+            time.sleep(0.0005)
+        raise RuntimeError("processes of the sandbox cannot be killed")
+
+
+def reap(spared: int | None = None) -> None:
+    """Wait for children that have ended, but for one."""
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None or ended.si_pid == spared:
+            return
+        os.waitpid(ended.si_pid, os.WNOHANG)
+
+
+def num_threads_of_user() -> int:
+    """Threads of this user, in the sandbox and beside it."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    mine = [process for pid in pids if _owner(pid) == os.getuid() and (process := read(pid))]
+    return sum(process.num_threads for process in mine)
+
+
+def _owner(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            line = next(line for line in file if line.startswith(b"Uid:"))
+        return int(line.split()[1])
+    except (OSError, StopIteration):
+        return -1
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
