@@ -107,7 +107,7 @@ async def list_files(context: ToolContext, path: str = ".") -> str:
     if not result.ok:
         raise ToolError(f"there is no folder {path!r}")
     found = [line.partition("\t") for line in result.stdout.splitlines()]
-    named = sorted((name.removeprefix("./"), size) for size, _, name in found)
+    named = sorted((str(PurePosixPath(name)), size) for size, _, name in found)
     shown = [f"{name}\t{size} bytes" for name, size in named[:_MAX_ENTRIES]]
     more = ["(there are more)"] if len(found) > _MAX_ENTRIES else []
     return "\n".join(shown + more) or "(no files)"

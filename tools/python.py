@@ -11,7 +11,7 @@ from dataclasses import replace
 from agentgym.tools.base import Tool, tool
 from agentgym.tools.context import ToolContext
 from agentgym.tools.sandbox.base import SandboxSpec
-from agentgym.tools.sandbox.telling import HINT, tell
+from agentgym.tools.sandbox.telling import tell
 
 NUMPY = SandboxSpec(packages=("numpy",), preload=("numpy",))
 """What `ToolEnv.sandbox` must be for `python_numpy`."""
@@ -33,7 +33,7 @@ printed, and the value of the last line if it is an expression.
         """
         sandbox = await context.sandbox.get()
         result = await sandbox.run_cell(code)
-        return tell(result, context.sandbox.spec.limits, silent=HINT)
+        return tell(result, context.sandbox.spec.limits, is_cell=True)
 
     installed = f" Installed: {', '.join(packages)}." if packages else ""
     return replace(python, description=python.description + installed)

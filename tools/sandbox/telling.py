@@ -13,29 +13,25 @@ HINT = "(no output: print what you want to see, or end with an expression)"
 SILENT = "(no output)"
 
 
-def tell(result: ExecResult, limits: Limits, *, silent: str = SILENT) -> str:
+def tell(result: ExecResult, limits: Limits, *, is_cell: bool = False) -> str:
     """The text of a result.
 
     Args:
         result: of a cell or a shell command.
         limits: it ran under, for the words.
-        silent: what to say if it ended well and there is nothing to show.
+        is_cell: whether a traceback says already that it failed, and a hint may help.
     """
-    parts = [_stream("stdout", result.stdout, result.stdout_cut), result.shown]
-    errors = _stream("stderr", result.stderr, result.stderr_cut)
+    shown = [result.stdout.removesuffix("\n"), result.shown]
+    errors = result.stderr.removesuffix("\n")
     if errors:
-        parts += ["[stderr]" if any(parts) else "", errors]
-    parts.append(_ending(result, limits))
-    return "\n".join(part for part in parts if part) or silent
+        shown += ["[stderr]" if any(shown) else "", errors]
+    told = is_cell and bool(errors) and result.exit_code == 1
+    shown.append(_ending(result, limits, "" if told else _exit_code(result)))
+    return "\n".join(part for part in shown if part) or (HINT if is_cell else SILENT)
 
 
-def _stream(name: str, text: str, cut: bool) -> str:
-    text = text.removesuffix("\n")
-    return f"{text}\n[{name} was too long: its middle is cut]" if cut else text
-
-
-def _ending(result: ExecResult, limits: Limits) -> str:
-    words = _reason(result, limits)
+def _ending(result: ExecResult, limits: Limits, exit_code: str) -> str:
+    words = _reason(result, limits) or exit_code
     if not result.state_lost:
         return words and f"[{words}]"
     lost = "the interpreter was restarted and its names are lost"
@@ -61,7 +57,11 @@ def _reason(result: ExecResult, limits: Limits) -> str:
         case Outcome.LOST:
             return "it broke the sandbox"
         case _:
-            return f"exit code {result.exit_code}" if result.exit_code else ""
+            return ""
+
+
+def _exit_code(result: ExecResult) -> str:
+    return f"exit code {result.exit_code}" if result.exit_code else ""
 
 
 def _signal_name(number: int | None) -> str:

@@ -71,7 +71,8 @@ def _answer(value: Any, has_value: bool, max_bytes: int) -> str:
 def _split(code: str, file: str) -> "tuple[Any, Any]":
     """The statements, and the expression at the end if there is one, compiled."""
     program.remember_source(code, file)
-    tree = ast.parse(code, file)
+    tree = compile(code, file, "exec", ast.PyCF_ONLY_AST)  # ast.parse would be seen in tracebacks
+    assert isinstance(tree, ast.Module)
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
         expression = tree.body.pop()
