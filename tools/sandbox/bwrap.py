@@ -19,6 +19,7 @@ from agentgym.tools.sandbox.bwrap_view import PACKAGES, SCRATCH, WORKDIR, view
 from agentgym.tools.sandbox.launch import Launch
 from agentgym.tools.sandbox.layout import this_machine
 from agentgym.tools.sandbox.packages import entries
+from agentgym.tools.sandbox.seccomp import namespace_filter
 from agentgym.tools.sandbox.starting import data_fds, try_start
 
 _OPTIONS = ("--size", "--perms", "--as-pid-1", "--die-with-parent", "--seccomp")
@@ -62,7 +63,7 @@ class BwrapLauncher:
         uid = taken if taken is not None and self.way is Way.INSIDE else _UID
         release = partial(uids.give_back, taken)
         try:
-            passwd, group, *filters = data_fds([*_names(uid), *_filters()])
+            passwd, group, calls = data_fds([*_names(uid), _filter()])
         except OSError as error:
             release()
             raise SandboxError(f"no descriptors for a sandbox: {error}") from error
@@ -72,7 +73,7 @@ class BwrapLauncher:
             *("--perms", "0444", "--file", str(passwd), "/etc/passwd"),
             *("--perms", "0444", "--file", str(group), "/etc/group"),
             *view(layout, packages, disk_mb=spec.limits.disk_mb),
-            *(word for fd in filters for word in ("--seccomp", str(fd))),
+            *("--seccomp", str(calls)),
             "--",
             *(_change_to(uid) if self.way is Way.INSIDE else ()),
             *runner(layout.python),
@@ -80,7 +81,7 @@ class BwrapLauncher:
         return Launch(
             argv=argv,
             env=environment,
-            pass_fds=(passwd, group, *filters),
+            pass_fds=(passwd, group, calls),
             user=taken if self.way is Way.BEFORE else None,
             config=_config(environment, paths, owns_uid=taken is not None),
             release=release,
@@ -145,8 +146,7 @@ def _config(environment: dict[str, str], paths: list[str], *, owns_uid: bool) ->
     }
 
 
-def _filters() -> list[bytes]:
-    return []
+_filter = cache(namespace_filter)
 
 
 @cache
