@@ -9,16 +9,18 @@ import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import SupportsFloat
 
 from agentgym.envs.base import weighted_sum
 from agentgym.errors import ConfigError, RewardError, boundary
 from agentgym.threads import in_thread
-from agentgym.trajectory import RolloutOutput
+from agentgym.trajectory import RolloutOutput, Task
 
 Score = float | None
-Reward = Callable[[RolloutOutput], Score | Awaitable[Score]]
-"""What a reward function is: it sees the whole trajectory; `None` = unscored."""
+Reward = Callable[..., Score | Awaitable[Score]]
+"""What a reward function is: it sees the whole trajectory, and the task if it has a parameter of
+that name; `None` = unscored."""
 
 ERRORS = "reward_errors"
 """Key of `rollout_infos`: what a function that failed said, by name."""
@@ -62,15 +64,20 @@ class Rubric:
         """The trajectories with every function's column; failed ones come back as they are."""
         return list(await asyncio.gather(*map(self.score_one, outputs)))
 
-    async def score_one(self, output: RolloutOutput) -> RolloutOutput:
-        """One trajectory with every function's column: what a `Player` takes as its `score`."""
+    async def score_one(self, output: RolloutOutput, task: Task | None = None) -> RolloutOutput:
+        """One trajectory with every function's column: what a `Player` takes as its `score`.
+
+        Args:
+            output: what was played.
+            task: of what; without it, functions that ask for it leave their columns unscored.
+        """
         if output.stop_reason.is_failure:
             return output
         errors: dict[str, str] = {}
 
         async def column(name: str) -> Score:
             try:
-                return await self._call(name, output)
+                return await self._call(name, output, task)
             except RewardError as error:
                 errors[name] = str(error)
                 return None
@@ -81,8 +88,8 @@ class Rubric:
             return scored
         return scored.model_copy(update={"rollout_infos": {**scored.rollout_infos, ERRORS: errors}})
 
-    async def _call(self, name: str, output: RolloutOutput) -> Score:
-        function = self.functions[name]
+    async def _call(self, name: str, output: RolloutOutput, task: Task | None) -> Score:
+        function = _with_task(self.functions[name], task)
         with boundary(RewardError, name, also=(SystemExit,)):
             try:
                 async with asyncio.timeout(self.timeout_s) as deadline:
@@ -104,6 +111,23 @@ def _for_reading(output: RolloutOutput) -> RolloutOutput:
     return output.model_copy(update=tables)
 
 
+def _with_task(function: Reward, task: Task | None) -> Reward:
+    """The function of a trajectory alone."""
+    if not takes_task(function):
+        return function
+    if task is None:
+        raise RewardError("it needs the task, which was not handed in")
+    return partial(function, task=task.model_copy(deep=True))
+
+
+def takes_task(function: Reward) -> bool:
+    """Whether it has a parameter `task`."""
+    try:
+        return "task" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
 async def _run(function: Reward, output: RolloutOutput) -> object:
     if not is_async(function):
         return await in_thread(lambda: function(output))
@@ -114,6 +138,8 @@ async def _run(function: Reward, output: RolloutOutput) -> object:
 
 def is_async(function: object) -> bool:
     """Whether calling it gives an awaitable; an object with an async `__call__` counts."""
+    if isinstance(function, partial):
+        return is_async(function.func)
     call = type(function).__call__ if callable(function) else None
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 

@@ -20,7 +20,7 @@ from agentgym.rollout.player import Player, Score
 from agentgym.rollout.record import record
 from agentgym.rollout.session import EXITS, EnvTimeoutError, Session
 from agentgym.rollout.state import Trajectory
-from agentgym.trajectory import RolloutOutput, RolloutRequest, StopReason
+from agentgym.trajectory import RolloutOutput, RolloutRequest, StopReason, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ async def _attempt(request: RolloutRequest, player: Player, before: _Before) -> 
     finally:
         ending = await _close(session, player, ending)
         trajectory.timings["total"] = time.perf_counter() - started
-    return await _scored(_recorded(trajectory, ending), player)
+    return await _scored(_recorded(trajectory, ending), player, request.task)
 
 
 def _recorded(trajectory: Trajectory, ending: _Ending) -> RolloutOutput:
@@ -121,13 +121,13 @@ def _unless_failed(ending: _Ending, error: EpisodeError) -> _Ending:
     return ending if ending.reason.is_failure else _Ending(_failure_reason(error), str(error))
 
 
-async def _scored(output: RolloutOutput, player: Player) -> RolloutOutput:
+async def _scored(output: RolloutOutput, player: Player, task: Task) -> RolloutOutput:
     if player.score is None or output.stop_reason.is_failure:
         return output
     started = time.perf_counter()
     try:
         with boundary(RewardError, "reward"):
-            scored = await bounded(_given(player.score, output), player.score_timeout_s)
+            scored = await bounded(_given(player.score, output, task), player.score_timeout_s)
     except RewardError as error:
         update = {"stop_reason": StopReason.REWARD_ERROR, "error": str(error), "reward": None}
         return output.model_copy(update=update)
@@ -135,9 +135,9 @@ async def _scored(output: RolloutOutput, player: Player) -> RolloutOutput:
     return scored.model_copy(update={"timings": timings})
 
 
-async def _given(score: Score, output: RolloutOutput) -> RolloutOutput:
+async def _given(score: Score, output: RolloutOutput, task: Task) -> RolloutOutput:
     with boundary(RewardError, "reward", also=EXITS):
-        scored: object = await score(output)
+        scored: object = await score(output, task)
     if not isinstance(scored, RolloutOutput):
         raise RewardError(f"reward: the score is a {type(scored).__name__}, no RolloutOutput")
     return scored

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from agentgym.engines.base import Engine, Sampling
 from agentgym.rendering.base import Renderer
 from agentgym.rollout.scheduler import Scheduler
-from agentgym.trajectory import Budget, RolloutOutput
+from agentgym.trajectory import Budget, RolloutOutput, Task
 
 MAX_CONCURRENCY = 4096
 """Trajectories at once; each holds an env and, while it is sampled, a row of the cache."""
 
 OnOutput = Callable[[RolloutOutput], None]
-Score = Callable[[RolloutOutput], Awaitable[RolloutOutput]]
+Score = Callable[[RolloutOutput, Task], Awaitable[RolloutOutput]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Player:
     budget: Budget = field(default_factory=Budget)
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
     score: Score | None = None
-    """Reward functions, applied to a finished trajectory; may raise `RewardError`."""
+    """Reward functions, applied to a finished trajectory and its task; may raise `RewardError`."""
     on_output: OnOutput | None = None
     """Called with each trajectory as it ends, in the order of ending."""
     concurrency: int = 256

@@ -14,7 +14,7 @@ from agentgym.errors import ConfigError
 from agentgym.messages import assistant, user
 from agentgym.rewards import Rubric, merge
 from agentgym.rewards.rubric import ERRORS
-from agentgym.trajectory import RolloutOutput, StopReason
+from agentgym.trajectory import RolloutOutput, StopReason, Task
 
 scores = st.none() | st.floats(-10, 10)
 
@@ -197,3 +197,32 @@ async def test_what_a_function_writes_into_the_record_is_lost():
     assert scored.rewards == {"correct": 1.0, "judge": 2.0}
     assert given.rewards == {"correct": 1.0}
     assert scored.rollout_infos == {"facts": {}}
+
+
+def asks_for_the_task(output: RolloutOutput, task: Task) -> float:
+    task.data["answer"] = "scribbled"
+    return float(output.messages[-1].content == "42" and task.id == "t")
+
+
+class TaskJudge:
+    async def __call__(self, output: RolloutOutput, task: Task) -> float:
+        return float(output.messages[-1].content == task["answer"])
+
+
+async def test_a_function_with_a_parameter_task_is_given_it():
+    """Sync, async, and objects; each has a copy, so that what it writes there is lost."""
+    task = Task(id="t", data={"answer": "42"})
+    rubric = Rubric({"first": asks_for_the_task, "second": TaskJudge(), "length": length})
+
+    scored = await rubric.score_one(trajectory("42"), task)
+
+    assert scored.rewards == {"correct": 1.0, "first": 1.0, "second": 1.0, "length": 2.0}
+    assert task["answer"] == "42"
+
+
+async def test_without_the_task_what_asks_for_it_is_unscored():
+    """A stored trajectory does not bring it."""
+    [scored] = await Rubric({"judge": TaskJudge(), "length": length}).score([trajectory("42")])
+
+    assert scored.rewards == {"correct": 1.0, "judge": None, "length": 2.0}
+    assert "task" in scored.rollout_infos[ERRORS]["judge"]

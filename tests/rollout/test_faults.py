@@ -11,7 +11,7 @@ from agentgym.messages import user
 from agentgym.rendering import Renderer
 from agentgym.rollout import GymScheduler, NextTurn, Player, Trajectory, collect, run_trajectory
 from agentgym.rollout.schedulers import MathTipsScheduler
-from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest, StopReason, Turn
+from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest, StopReason, Task, Turn
 
 MakePlayer = Callable[..., Player]
 MakeRequest = Callable[..., RolloutRequest]
@@ -73,11 +73,11 @@ async def test_a_score_that_hangs_or_is_none_is_a_reward_error(
 ):
     """The trajectory was played; what it is worth is not known."""
 
-    async def hangs(output: RolloutOutput) -> RolloutOutput:
+    async def hangs(output: RolloutOutput, _: Task) -> RolloutOutput:
         await asyncio.sleep(60)
         return output
 
-    async def forgets(output: RolloutOutput) -> RolloutOutput:
+    async def forgets(output: RolloutOutput, _: Task) -> RolloutOutput:
         return None  # type: ignore[return-value]
 
     for score in (hangs, forgets):

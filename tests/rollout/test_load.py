@@ -195,7 +195,7 @@ async def play(renderer: Renderer, *, faulty: bool) -> list[RolloutOutput]:
         await faults.act_async(faults.at("engine", index))
         return turns[asked.turn]
 
-    async def score(output: RolloutOutput) -> RolloutOutput:
+    async def score(output: RolloutOutput, _: Task) -> RolloutOutput:
         what = faults.at("reward", int(output.task_id))
         faults.act(what)
         if what == "refused":

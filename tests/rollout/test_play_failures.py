@@ -12,7 +12,7 @@ from agentgym.errors import ConfigError, RewardError, ToolError
 from agentgym.rendering import renderer_for
 from agentgym.rollout import Player, run_trajectory
 from agentgym.testing import byte_tokenizer
-from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest, StopReason
+from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest, StopReason, Task
 
 MakePlayer = Callable[..., Player]
 MakeRequest = Callable[..., RolloutRequest]
@@ -163,7 +163,7 @@ async def test_an_engine_that_lies_fails_the_trajectory(
 async def test_a_reward_that_raises_is_unscored(make_player: MakePlayer, request_for: MakeRequest):
     """A failed grader is never a reward of zero."""
 
-    async def grade(output: RolloutOutput) -> RolloutOutput:
+    async def grade(output: RolloutOutput, _: Task) -> RolloutOutput:
         raise RewardError("no judge")
 
     output = await run_trajectory(request_for(1), make_player(["3"], score=grade))
