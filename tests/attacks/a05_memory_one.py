@@ -1,0 +1,14 @@
+"""Use more memory than allowed in one process."""
+
+from prelude import MIB, report
+
+blocks = []
+try:
+    for _ in range(15):
+        blocks.append(bytearray(b"x") * (100 * MIB))
+except MemoryError:
+    size = 100 * len(blocks)
+    del blocks
+    report(succeeded=False, mb=size)
+else:
+    report(succeeded=True, mb=1500)

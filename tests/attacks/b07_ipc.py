@@ -1,0 +1,39 @@
+"""Reach memory and queues that the host shares: System V, POSIX, /dev/shm."""
+
+import ctypes
+
+from prelude import D, LIBC, attempt, leak, read, report, syscall
+
+buffer = ctypes.create_string_buffer(8192)
+
+
+def attached():
+    LIBC.shmat.restype = ctypes.c_void_p
+    ident = syscall("shmget", D["shm_key"], 0, 0)
+    address = LIBC.shmat(ident, None, 0o10000)
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "shmat")
+    return ctypes.string_at(address, 64)
+
+
+def received():
+    ident = syscall("msgget", D["msg_key"], 0)
+    syscall("msgrcv", ident, buffer, 128, 0, 0o4000 | 0o10000 * 0)
+    return buffer.raw[8:136]
+
+
+def queued():
+    fd = syscall("mq_open", D["mq"].encode(), 0o4000, 0, None)  # O_RDONLY | O_NONBLOCK
+    syscall("mq_timedreceive", fd, buffer, 8192, None, None)
+    return buffer.raw[:100]
+
+
+leak("System V memory", attached)
+leak("System V queue", received)
+leak("POSIX queue", queued)
+leak("POSIX memory", read, "/dev/shm/" + D["shm_name"])
+attempt("new System V memory", syscall, "shmget", 0, 4096, 0o1600)
+attempt("new System V semaphores", syscall, "semget", 0, 250, 0o1600)
+attempt("new System V queue", syscall, "msgget", 0, 0o1600)
+attempt("new POSIX queue", syscall, "mq_open", (D["mark"]).encode(), 0o102, 0o600, None)
+report()
