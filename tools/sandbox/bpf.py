@@ -1,6 +1,6 @@
 """The few words of classic BPF that a system call filter is made of.
 
-A filter is a tree over the call's number with a short list of tests at each leaf. Everything is
+A filter is a tree over the call's number with a short list of questions at each leaf. Everything is
 laid out in the order it is run, so that jumps only ever skip what is known already and need no
 labels.
 """
@@ -24,7 +24,7 @@ def refuse(errno: int) -> int:
     return _ERRNO | errno
 
 
-class Test(NamedTuple):
+class Question(NamedTuple):
     """One question about an argument, and the verdict where its answer is yes.
 
     Half an argument is looked at: the low one is all that the kernel takes of an `int`.
@@ -37,14 +37,12 @@ class Test(NamedTuple):
     mask: int = FULL
     high: bool = False
 
-    __test__ = False
-
 
 class Rule(NamedTuple):
-    """What becomes of a call: the first test that says yes decides."""
+    """What becomes of a call: the first question answered by yes decides."""
 
     otherwise: int
-    tests: Sequence[Test] = ()
+    questions: Sequence[Question] = ()
 
 
 class Span(NamedTuple):
@@ -84,14 +82,14 @@ def _tree(spans: Sequence[Span]) -> list[bytes]:
 
 def _leaf(rule: Rule) -> list[bytes]:
     code: list[bytes] = []
-    for test in rule.tests:
-        code += _one(_LOAD, _ARGS_AT + 8 * test.arg + 4 * test.high)
-        if test.value is None:
-            code += _one(_IF_ANY_BIT, test.mask, no=1)
+    for asked in rule.questions:
+        code += _one(_LOAD, _ARGS_AT + 8 * asked.arg + 4 * asked.high)
+        if asked.value is None:
+            code += _one(_IF_ANY_BIT, asked.mask, no=1)
         else:
-            code += _one(_AND, test.mask) if test.mask != FULL else []
-            code += _one(_IF_EQUAL, test.value, no=1)
-        code += _one(_RETURN, test.verdict)
+            code += _one(_AND, asked.mask) if asked.mask != FULL else []
+            code += _one(_IF_EQUAL, asked.value, no=1)
+        code += _one(_RETURN, asked.verdict)
     return [*code, *_one(_RETURN, rule.otherwise)]
 
 

@@ -95,7 +95,7 @@ class Nursery:
     ) -> NoReturn:
         try:
             os.setsid()
-            _take_descriptors(fds)
+            _take_descriptors(fds, None if self._confinement is None else self._confinement.fd)
             _set_limits(limits, self._max_processes(limits), serves)
             system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
             system.prctl(system.PR_SET_DUMPABLE, 1)
@@ -110,12 +110,14 @@ class Nursery:
         os._exit(125)
 
 
-def _take_descriptors(fds: list[int]) -> None:
+def _take_descriptors(fds: list[int], spared: int | None) -> None:
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD, _MOVED) if fd >= 0 else -1 for fd in fds]
     for place, fd in enumerate(moved):
         if fd >= 0:
             os.dup2(fd, place, inheritable=place <= 2)
-    os.closerange(REQUEST + (moved[REQUEST] >= 0), 2**20)
+    first = REQUEST + (moved[REQUEST] >= 0)
+    os.closerange(first, first if spared is None else spared)
+    os.closerange(first if spared is None else spared + 1, 2**20)
 
 
 def _set_limits(limits: LimitConfig, max_processes: int, serves: bool) -> None:

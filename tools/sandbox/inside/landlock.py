@@ -5,6 +5,7 @@ encloses itself with them.
 """
 
 import ctypes
+import fcntl
 import os
 import struct
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _PROBE_VERSION, _PATH_BENEATH = 1, 1
 _NO_LOG = 1
+_OUT_OF_THE_WAY = 100
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_SOCK, _MAKE_BLOCK = 1 << 6, 1 << 9, 1 << 11
@@ -41,12 +43,12 @@ def version(limit: "int | None" = None) -> int:
     Args:
         limit: act as an older kernel, which has no more than this version.
     """
-    found = max(0, _libc.syscall(_long(_CREATE), None, _long(0), _long(_PROBE_VERSION)))
-    return min(found, NEWEST, NEWEST if limit is None else limit)
+    found: int = _libc.syscall(_long(_CREATE), None, _long(0), _long(_PROBE_VERSION))
+    return max(0, min(found, NEWEST, NEWEST if limit is None else limit))
 
 
 class Ruleset:
-    """Rights by path; a right that no rule gives is refused.
+    """Rights by path; a right that no rule gives is refused. `fd` holds them.
 
     Raises:
         OSError: the kernel has no Landlock.
@@ -59,7 +61,9 @@ class Ruleset:
         words += [_TCP] if abi >= _HAS_TCP else []
         words += [_SCOPES] if abi >= SCOPES_SIGNALS else []
         attributes = struct.pack(f"{len(words)}Q", *words)
-        self.fd = _call(_CREATE, attributes, len(attributes), 0)
+        fd = _call(_CREATE, attributes, len(attributes), 0)
+        self.fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        os.close(fd)
 
     def allow(self, paths: "Iterable[str]", rights: int) -> None:
         """Give rights to files, and to folders with all beneath; what is not there is left out."""
