@@ -1,0 +1,94 @@
+"""Providers of every back end that starts here, for tests that all of them must pass."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+from e2b_kit import stand_in
+
+from agentgym.tools.sandbox.base import SandboxProvider
+from agentgym.tools.sandbox.e2b import E2BProvider
+from agentgym.tools.sandbox.e2b.service import Terms
+from agentgym.tools.sandbox.launch import Launcher
+from agentgym.tools.sandbox.provider import LocalProvider
+
+BACKENDS = ("bwrap", "landlock", "unsafe", "e2b")
+
+
+@asynccontextmanager
+async def open_provider(backend: str) -> AsyncIterator[SandboxProvider]:
+    """A provider of a back end; skips, with the reason, where it does not start."""
+    if backend == "e2b":
+        async with e2b_provider() as provider:
+            yield provider
+        return
+    provider = LocalProvider(launcher(backend))
+    try:
+        yield provider
+    finally:
+        await provider.aclose()
+
+
+@asynccontextmanager
+async def e2b_provider(terms: Terms | None = None) -> AsyncIterator[E2BProvider]:
+    """Of the real service where this process has a key for it, else of the stand-in."""
+    if has_real_key():
+        provider = E2BProvider(terms=terms)
+        try:
+            yield provider
+        finally:
+            await provider.aclose()
+        return
+    async with stand_in(wall()) as service:
+        provider = E2BProvider(terms=terms, per_second=100, **service.settings)
+        try:
+            yield provider
+        finally:
+            await provider.aclose()
+
+
+def has_real_key() -> bool:
+    return bool(os.environ.get("E2B_API_KEY")) and not os.environ.get("E2B_API_URL")
+
+
+def launcher(backend: str) -> Launcher:
+    """The first of a back end that starts here."""
+    tried: list[str] = []
+    for candidate in _LAUNCHERS[backend]():
+        probes = candidate.probes()
+        if all(probe.ok for probe in probes):
+            return candidate
+        tried += [f"{probe.name}: {probe.reason}" for probe in probes if not probe.ok]
+    pytest.skip(f"{backend} does not start here: {'; '.join(tried) or 'no launcher'}")
+
+
+def wall() -> Launcher | None:
+    """The best wall that the stand-in's machines can be put behind."""
+    found = [c for c in _LAUNCHERS["bwrap"]() if all(probe.ok for probe in c.probes())]
+    return found[0] if found else None
+
+
+def _bwrap() -> Iterable[Launcher]:
+    from agentgym.tools.sandbox.bwrap_find import launchers
+
+    return launchers()
+
+
+def _landlock() -> Iterable[Launcher]:
+    from agentgym.tools.sandbox.landlock import LandlockLauncher
+
+    return [LandlockLauncher()]
+
+
+def _unsafe() -> Iterable[Launcher]:
+    from agentgym.tools.sandbox.unsafe import UnsafeLauncher
+
+    return [UnsafeLauncher()]
+
+
+_LAUNCHERS: dict[str, Callable[[], Iterable[Launcher]]] = {
+    "bwrap": _bwrap,
+    "landlock": _landlock,
+    "unsafe": _unsafe,
+}

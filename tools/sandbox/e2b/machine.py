@@ -1,0 +1,235 @@
+"""One virtual machine: a question goes in as code for its interpreter, answers come out as text.
+
+Whatever goes wrong once a question has been sent is a `LostError`: code that is root in its own
+machine can end it, or its network, and so could choose to look like a broken service. Whether it
+was the service shows in a fresh machine, which has to answer an empty question before it counts.
+"""
+
+import asyncio
+import base64
+import json
+import time
+import uuid
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+from agentgym.errors import SandboxError, boundary
+from agentgym.tools.sandbox.base import SandboxSpec
+from agentgym.tools.sandbox.connection import LostError
+from agentgym.tools.sandbox.e2b import bundle
+from agentgym.tools.sandbox.e2b.errors import Kind, ServiceError, kind_of, told
+from agentgym.tools.sandbox.e2b.pace import backoff_s
+from agentgym.tools.sandbox.e2b.service import Service
+
+_PER_QUESTION = 16
+_MOST_BYTES = 64 * 2**20
+_END_S = 10.0
+_PROBE_S = 5.0
+
+
+class Machine:
+    """A running machine, as `connection.Connection` is a running process."""
+
+    def __init__(
+        self, service: Service, spec: SandboxSpec, remote: Any, place: AsyncExitStack
+    ) -> None:
+        self._service, self._spec = service, spec
+        self._remote, self._place = remote, place
+        self._ends_at = time.monotonic() + service.terms.life_s
+        self._last_end = time.monotonic() + service.terms.most_life_s
+        self._over = False
+        self._keeper = asyncio.create_task(self._keep())
+
+    @classmethod
+    async def start(cls, service: Service, spec: SandboxSpec) -> "Machine":
+        """A fresh machine that has answered.
+
+        Raises:
+            SandboxError: there is none to be had.
+            UsageError: the key, the template or a setting is refused.
+        """
+        machine = cls(service, spec, *await service.create())
+        try:
+            await machine.ask([], 0, service.terms.request_s, lambda _: None)
+        except LostError as error:
+            await machine.close()
+            raise SandboxError(f"E2B: a new machine does not run code: {error}") from error
+        except BaseException:
+            await asyncio.shield(machine.close())
+            raise
+        return machine
+
+    @property
+    def id(self) -> str:
+        return str(self._remote.sandbox_id)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not been ended, and its life is not over."""
+        return not self._over and time.monotonic() < self._ends_at
+
+    async def ask(
+        self,
+        requests: Sequence[Mapping[str, Any]],
+        num_answers: int,
+        timeout_s: float,
+        take: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """Hand on the answers, some at a time; see `connection.Connection.ask`.
+
+        Raises:
+            LostError: the machine or the runner in it died, or does not answer.
+            UsageError: the key is no longer good.
+        """
+        before = [request for request in requests if request["op"] == "program"]
+        asked = [request for request in requests if request["op"] != "program"]
+        for start in range(0, max(1, len(asked)), _PER_QUESTION):
+            part = [*before, *asked[start : start + _PER_QUESTION]]
+            answers, lost = await self._ask(part, timeout_s)
+            for answer in answers:
+                take(answer)
+            if lost or len(answers) < len(part) - len(before):
+                raise LostError(lost or "answers are missing")
+
+    async def _ask(
+        self, requests: Sequence[Mapping[str, Any]], seconds: float
+    ) -> tuple[list[dict[str, Any]], str]:
+        """The answers, and what stopped them; a question is sent again until it is answered."""
+        question = bundle.question(uuid.uuid4().hex, self._spec, requests, seconds)
+        last: BaseException | None = None
+        for attempt in range(self._service.terms.attempts):
+            if attempt:
+                await asyncio.sleep(backoff_s(attempt - 1, self._service.rng))
+            try:
+                return await self._ask_once(question, seconds * len(requests), attempt > 0)
+            except ServiceError as error:
+                last = error.__cause__ or error
+                await self._decide(error)
+        raise LostError(f"no answer to {self._service.terms.attempts} requests; last: {last!r}")
+
+    async def _ask_once(
+        self, question: Mapping[str, Any], seconds: float, again: bool
+    ) -> tuple[list[dict[str, Any]], str]:
+        marker = uuid.uuid4().hex
+        silence_s = self._service.terms.silence_s
+        patience_s = silence_s + (seconds if again else 0.0)
+        try:
+            async with asyncio.timeout(patience_s) as limit:
+                ear = _Ear(limit, silence_s)
+                with boundary(ServiceError, "running code"):
+                    execution = await self._remote.run_code(
+                        bundle.cell(question, marker),
+                        on_stdout=ear.hear,
+                        on_stderr=ear.hear,
+                        timeout=seconds + patience_s + silence_s,
+                    )
+        except TimeoutError:
+            raise LostError(f"the machine said nothing for {silence_s:g} s") from None
+        return _answers(execution, marker)
+
+    async def _decide(self, error: ServiceError) -> None:
+        """Return if the question is worth repeating.
+
+        Raises:
+            LostError: the machine is gone.
+            UsageError: the caller has to do something.
+        """
+        cause = error.__cause__
+        kind = kind_of(cause)
+        if kind is Kind.CALLER:
+            raise told(error, "running code") from error
+        if kind is Kind.GONE or (kind is Kind.UNCLEAR and await self._is_gone()):
+            raise LostError(f"the machine is gone: {cause}") from error
+
+    async def _is_gone(self) -> bool:
+        """Whether the service knows that it does not run; its silence is no answer."""
+        try:
+            with boundary(ServiceError, "asking whether it runs"):
+                return not await self._remote.is_running(request_timeout=_PROBE_S)
+        except ServiceError:
+            return False
+
+    async def _keep(self) -> None:
+        """Prolong its life while it is in use; what is not prolonged ends by itself."""
+        life_s = self._service.terms.life_s
+        while time.monotonic() < self._last_end:
+            await asyncio.sleep(life_s / 3)
+            with suppress(ServiceError), boundary(ServiceError, "prolonging a life"):
+                await self._remote.set_timeout(
+                    life_s, request_timeout=self._service.terms.request_s
+                )
+                self._ends_at = time.monotonic() + life_s
+
+    async def close(self) -> None:
+        """End it; idempotent, never raises, takes at most ten seconds.
+
+        One that cannot be ended is left to the sweep and to the end of its life.
+        """
+        if self._over:
+            return
+        self._over = True
+        self._keeper.cancel()
+        try:
+            with suppress(TimeoutError, ServiceError):
+                async with asyncio.timeout(_END_S):
+                    await self._kill()
+        finally:
+            await self._place.aclose()
+
+    async def _kill(self) -> None:
+        for attempt in range(self._service.terms.attempts):
+            try:
+                with boundary(ServiceError, "ending a machine"):
+                    await self._remote.kill(request_timeout=_PROBE_S)
+                self._service.leases.ended(self.id)
+                return
+            except ServiceError:
+                await asyncio.sleep(backoff_s(attempt, self._service.rng))
+
+    def end(self) -> None:
+        """Leave it to the sweep, for callers without an event loop."""
+        self._over = True
+
+
+class _Ear:
+    """Puts a limit off as long as something is heard, but not without end."""
+
+    def __init__(self, limit: asyncio.Timeout, silence_s: float) -> None:
+        self._limit, self._silence_s = limit, silence_s
+        self._heard = 0
+
+    def hear(self, message: Any) -> None:
+        self._heard += len(message.line)
+        if self._heard > _MOST_BYTES:
+            raise ValueError(f"the machine sent more than {_MOST_BYTES} bytes")
+        self._limit.reschedule(asyncio.get_running_loop().time() + self._silence_s)
+
+
+def _answers(execution: Any, marker: str) -> tuple[list[dict[str, Any]], str]:
+    """What stands between the markers.
+
+    Raises:
+        ServiceError: nothing does, because the interpreter was interrupted or ended.
+    """
+    parts = "".join(execution.logs.stdout).split(marker)
+    if len(parts) != 3:
+        said = execution.error.name if execution.error else "it said nothing"
+        raise ServiceError(f"the interpreter did not answer: {said}")
+    try:
+        answer = json.loads(_unpacked(parts[1]))
+        answers, lost = answer["answers"], answer["lost"]
+    except (ValueError, TypeError, KeyError, RecursionError, zlib.error) as error:
+        raise ServiceError(f"the interpreter answered nonsense: {error}") from error
+    if not isinstance(answers, list) or not all(isinstance(a, dict) for a in answers):
+        raise ServiceError("the interpreter answered nonsense")
+    return answers, str(lost)
+
+
+def _unpacked(text: str) -> bytes:
+    unpacker = zlib.decompressobj()
+    data = unpacker.decompress(base64.b64decode(text), _MOST_BYTES)
+    if unpacker.unconsumed_tail:
+        raise ValueError(f"more than {_MOST_BYTES} bytes")
+    return data

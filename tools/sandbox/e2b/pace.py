@@ -1,0 +1,101 @@
+"""How many machines this process may hold and how fast it may ask for more.
+
+The service counts per account: so many machines at once, so many new ones a second. Waiting here
+costs nothing; being refused there costs requests that count as well. It works across event loops,
+since tools and rewards may run on different ones.
+"""
+
+import asyncio
+import random
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+
+BASE_S, MOST_S = 0.5, 20.0
+
+
+def backoff_s(attempt: int, rng: random.Random) -> float:
+    """Seconds to wait before attempt 1, 2, ...: doubling, with jitter, bounded."""
+    return min(MOST_S, BASE_S * 2.0**attempt) * (0.5 + rng.random() / 2)
+
+
+class Places:
+    """So many at once; first come, first served."""
+
+    def __init__(self, number: int) -> None:
+        self._free = number
+        self._waiting: deque[Future[None]] = deque()
+        self._lock = threading.Lock()
+
+    async def take(self) -> None:
+        """Wait for a place; it is held until `give_back`."""
+        with self._lock:
+            if self._free > 0:
+                self._free -= 1
+                return
+            turn: Future[None] = Future()
+            self._waiting.append(turn)
+        try:
+            await asyncio.wrap_future(turn)
+        except asyncio.CancelledError:
+            self._leave(turn)
+            raise
+
+    def give_back(self) -> None:
+        """Let the next one in."""
+        with self._lock:
+            while self._waiting:
+                turn = self._waiting.popleft()
+                if turn.set_running_or_notify_cancel():
+                    turn.set_result(None)
+                    return
+            self._free += 1
+
+    @property
+    def free(self) -> int:
+        """Places nobody holds or waits for."""
+        return self._free
+
+    def _leave(self, turn: "Future[None]") -> None:
+        """A place that came too late goes to the next one."""
+        with self._lock:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                return
+            came = turn.done() and not turn.cancelled()
+        if came:
+            self.give_back()
+
+
+class Rate:
+    """So many a second, in even steps after a first burst.
+
+    Args:
+        per_second: how many, in the long run.
+        burst: how many at once after a pause.
+    """
+
+    def __init__(self, per_second: float, burst: int = 1) -> None:
+        self._step_s = 1.0 / per_second
+        self._slack_s = self._step_s * (burst - 1)
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    async def wait(self) -> None:
+        """Until it is one's turn."""
+        delay = self._reserve()
+        if delay > 0:
+            await asyncio.sleep(delay)
+
+    def pause(self, seconds: float) -> None:
+        """Nobody's turn comes before so many seconds have passed: the service asked for it."""
+        with self._lock:
+            self._next = max(self._next, time.monotonic() + seconds + self._slack_s)
+
+    def _reserve(self) -> float:
+        with self._lock:
+            now = time.monotonic()
+            mine = max(self._next, now)
+            self._next = mine + self._step_s
+            return mine - self._slack_s - now
