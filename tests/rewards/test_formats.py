@@ -1,7 +1,5 @@
 """Rewards for form and length: what a pattern would let pass, and the formulas' edges."""
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,7 +152,7 @@ def test_the_language_of_the_block_can_be_another():
     ("text", "action"),
     [
         ("<think>a</think>\nAction: look\nAction Input: door", ("look", "door")),
-        ('<think>a</think>Action: add\nAction Input: {"a": 1,\n "b": 2}\n', ("add", '{"a": 1,\n "b": 2}')),
+        ('<think>a</think>Action: add\nAction Input: {\n"a": 1}\n', ("add", '{\n"a": 1}')),
         ("<think>a</think>\nAction: look\nAction Input: door\nObservation: open", None),
         ("<think>a</think>\nAction: a\nAction Input: b\nAction: c\nAction Input: d", None),
         ("<think>a</think>\nAction: a\nAction Input: b\nFinal Answer: 1", None),
@@ -164,7 +162,7 @@ def test_the_language_of_the_block_can_be_another():
         ("<think>a</think>\nAction: look", None),
         ("<think>a</think><think>b</think>\nAction: look\nAction Input: door", None),
     ],
-)  # fmt: skip
+)
 def test_one_action_after_thoughts(text: str, action: tuple[str, str] | None):
     """Nothing may follow: an invented observation least of all."""
     assert react_action(text) == action
@@ -248,4 +246,4 @@ def test_lengths_and_repetition_stay_in_their_range(text: str, tokens: int, rewa
 
     assert -1.0 <= Repetition()(said) <= 0.0
     assert -1.0 <= SoftOverlong()(said) <= 0.0
-    assert math.isfinite(Cosine()(said)) and -0.5 <= Cosine()(said) <= 1.0
+    assert -0.5 <= Cosine()(said) <= 1.0
