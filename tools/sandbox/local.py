@@ -152,7 +152,7 @@ class LocalSandbox:
         """Add results up to the first that says nothing of the code."""
         try:
             await self._ask(steps[len(results) :], before, results)
-        except (LostError, _StarvedError):
+        except (LostError, _InfraError):
             return
 
     async def _repeat(self, step: "_Step", before: Sequence[requests.Request]) -> ExecResult:
@@ -172,8 +172,8 @@ class LocalSandbox:
                     evidence=f"the sandbox died twice in this call: {error}",
                 )
                 results.append(lost)
-            except _StarvedError as error:
-                raise SandboxError(f"the machine is too busy to run code: {error}") from error
+            except _InfraError as error:
+                raise SandboxError(f"the machine cannot run code: {error}") from error
         return replace(results[0], queue_s=queue_s, attempts=2)
 
     async def _ask(
@@ -186,7 +186,7 @@ class LocalSandbox:
 
         Raises:
             LostError: the sandbox died.
-            _StarvedError: the machine was too busy for one of them.
+            _InfraError: the machine is to blame for how one of them ended.
         """
         connection = await self._live()
         pending = deque(steps)
@@ -244,7 +244,7 @@ class _Step(NamedTuple):
 
         Raises:
             LostError: the answer is none.
-            _StarvedError: it says nothing of the code.
+            _InfraError: it says nothing of the code.
         """
         try:
             evidence = read_evidence(answer)
@@ -252,12 +252,12 @@ class _Step(NamedTuple):
             raise LostError(f"an answer that is none: {error}") from error
         result = judge(evidence, self.limits, needs_value=self.needs_value, is_cell=self.is_cell)
         if result.blame == "infra":
-            raise _StarvedError(result.evidence)
+            raise _InfraError(result.evidence)
         return result
 
 
-class _StarvedError(Exception):
-    """The machine was too busy to judge a call by the clock."""
+class _InfraError(Exception):
+    """The machine is to blame: too busy to judge a call by the clock, or out of something."""
 
 
 def _timeout_s(wall_s: float) -> float:

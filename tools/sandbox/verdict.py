@@ -27,6 +27,8 @@ _KILLED = {
     "flood": Outcome.OUTPUT_LIMIT,
 }
 
+_INFRA = (Outcome.STARVED, Outcome.UNAVAILABLE)
+
 
 @with_config(ConfigDict(strict=True, extra="forbid"))
 class Evidence(TypedDict):
@@ -43,6 +45,7 @@ class Evidence(TypedDict):
     stderr: list[str]
     result: str
     state_lost: bool
+    host_fault: str
 
 
 _EVIDENCE: TypeAdapter[Evidence] = TypeAdapter(Evidence)
@@ -85,9 +88,11 @@ def judge(evidence: Evidence, limits: Limits, *, needs_value: bool, is_cell: boo
         outcome, why = (Outcome.ERROR, fault) if fault else (outcome, why)
     if outcome is Outcome.OK and needs_value and not has_value:
         outcome, why = Outcome.ERROR, report.fault or "it ended without returning a value"
+    if evidence["host_fault"] and outcome is not Outcome.OK:
+        outcome, why = Outcome.UNAVAILABLE, evidence["host_fault"]
     return ExecResult(
         outcome=outcome,
-        blame="infra" if outcome is Outcome.STARVED else "code",
+        blame="infra" if outcome in _INFRA else "code",
         value=value,
         has_value=has_value,
         shown=_text(report.content.get("shown", "")) if has_value else "",

@@ -1,6 +1,6 @@
 """What the runner is told once, before any foreign code is there."""
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 
 class LimitConfig(TypedDict):
@@ -18,6 +18,27 @@ class LimitConfig(TypedDict):
     output_bytes: int
     flood_mb: int
     value_bytes: int
+
+
+class ConfineConfig(TypedDict):
+    """What `inside.confine` puts around every child."""
+
+    read: list[str]
+    """Files and folders to be read and run, with all beneath."""
+    listed: list[str]
+    """Folders whose names may be listed, with all beneath."""
+    use: list[str]
+    """Devices to be read and written."""
+    write: list[str]
+    """Folders in which everything is allowed."""
+    filter: str
+    """The system call filter, in base64."""
+    abi: int
+    """Landlock's version to keep to."""
+    user: int | None
+    """Uid and gid to take on; `None` if that is done."""
+    capability: int | None
+    """Number of the one capability that is kept when the user changes."""
 
 
 class RunnerConfig(TypedDict):
@@ -43,6 +64,6 @@ class RunnerConfig(TypedDict):
     """Whether `disk_mb` must be watched, because no file system enforces it."""
     hide: list[str]
     """Modules to forget before foreign code runs."""
-    confine: dict[str, Any] | None
-    """What `inside.confine` puts around every child; `None` where the launcher did all of it."""
+    confine: ConfineConfig | None
+    """`None` where the launcher did all of it."""
     limits: LimitConfig

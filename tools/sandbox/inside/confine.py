@@ -6,32 +6,11 @@ before it does anything else, and keeps at most the capability to read what its 
 
 import base64
 import os
-from typing import TypedDict
 
 from agentgym.tools.sandbox.inside import landlock, seccomp, system, users
+from agentgym.tools.sandbox.inside.config import ConfineConfig
 
 _PR_SET_NO_NEW_PRIVS = 38
-
-
-class ConfineConfig(TypedDict):
-    """What the Landlock launcher tells."""
-
-    read: list[str]
-    """Files and folders to be read and run, with all beneath."""
-    listed: list[str]
-    """Folders whose names may be listed, with all beneath."""
-    use: list[str]
-    """Devices to be read and written."""
-    write: list[str]
-    """Folders in which everything is allowed."""
-    filter: str
-    """The system call filter, in base64."""
-    abi: int
-    """Landlock's version to keep to."""
-    user: int | None
-    """Uid and gid to take on; `None` if that is done."""
-    capability: int | None
-    """Number of the one capability that is kept when the user changes."""
 
 
 class Confinement:

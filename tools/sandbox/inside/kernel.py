@@ -21,7 +21,7 @@ def serve() -> NoReturn:
     sys.argv = [""]
     sys.path.insert(0, "")
     signal.signal(signal.SIGINT, _interrupt)
-    number = 0
+    number, own_pid = 0, os.getpid()
     while True:
         request = wire.receive(REQUEST)
         if request["op"] == "reap":
@@ -31,6 +31,8 @@ def serve() -> NoReturn:
         number += 1
         answer = _run(request, module.__dict__, f"cell {number}")
         _flush()
+        if os.getpid() != own_pid:  # a fork that the cell has made ends where the cell does
+            os._exit(0)
         wire.write_all(RESULT, (answer + "\n").encode())
 
 

@@ -12,6 +12,7 @@ from agentgym.tools.sandbox.inside.config import LimitConfig
 from agentgym.tools.sandbox.inside.processes import Family, Process, pss_mb, read, waited_s
 
 MAX_INODES = 20_000
+_MIN_FREE_MB = 1.0
 MAX_STRETCH = 4.0
 """A starved call ends after so many times its wall limit."""
 
@@ -111,6 +112,14 @@ class Meter:
                 if inodes > MAX_INODES or used > self._limits["disk_mb"] * 2**20:
                     return True
         return False
+
+    def host_fault(self) -> str:
+        """What the machine lacks, as opposed to the code: a disk that others have filled."""
+        if not self._limits_disk:
+            return ""
+        status = os.statvfs(self._folders[0])
+        free_mb = status.f_bavail * status.f_frsize / 2**20
+        return f"{free_mb:.1f} MB left on the disk of the machine" if free_mb < _MIN_FREE_MB else ""
 
 
 def _num_inodes(folder: str) -> int:

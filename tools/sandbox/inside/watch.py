@@ -95,6 +95,7 @@ class Watch:
             "stderr": self._outputs[self._child.stderr].read(),
             "result": self._result.decode(errors="replace"),
             "state_lost": self._serves and self._ended,
+            "host_fault": meter.host_fault(),
         }
 
     @property
