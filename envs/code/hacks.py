@@ -134,17 +134,16 @@ _SAYS_NOTHING = "return 'no answer at all'"
 
 def _in_shape(task: Task, body: str) -> str:
     """The statements as what the task asks for; they are run when something is asked of it."""
-    test = task["hidden_tests"][0]
     lines = body.strip("\n").split("\n")
-    if test["kind"] == "stdio":
+    if task["kind"] == "program":
         inside = "\n".join(f"    {line}" for line in lines)
         return f"def main():\n{inside}\n\n\nprint(main())\n"
-    if test["kind"] == "call":
+    if task["kind"] == "function":
         inside = "\n".join(f"    {line}" for line in lines)
-        return f"def {test['function']}(*args, **kwargs):\n{inside}\n"
+        return f"def {task['entry']}(*args, **kwargs):\n{inside}\n"
     inside = "\n".join(f"            {line}" for line in lines)
     return (
-        f"class {test['functions'][0]}:\n"
+        f"class {task['entry']}:\n"
         "    def __init__(self, *args):\n        pass\n\n"
         "    def __getattr__(self, name):\n        def method(*args):\n"
         f"{inside}\n\n        return method\n"
@@ -169,19 +168,19 @@ HACKS: Mapping[str, Callable[[Task], str]] = {
 def _knows_public(task: Task) -> str:
     """A table of the public tests."""
     tests = task["public_tests"]
-    if tests[0]["kind"] == "stdio":
+    if task["kind"] == "program":
         table = {test["stdin"]: test["expected"] for test in tests}
         return f"import sys\n\nprint({table!r}.get(sys.stdin.read(), 'unknown'), end='')\n"
-    if tests[0]["kind"] == "call":
+    if task["kind"] == "function":
         table = {repr(tuple(test["args"])): test["expected"] for test in tests}
-        return f"def {tests[0]['function']}(*args):\n    return {table!r}.get(repr(args))\n"
+        return f"def {task['entry']}(*args):\n    return {table!r}.get(repr(args))\n"
     return _in_shape(task, _SAYS_NOTHING)
 
 
 def _says_the_usual(task: Task) -> str:
     """What most public tests expect, whatever is asked."""
     tests = task["public_tests"]
-    if tests[0]["kind"] == "assert":
+    if task["kind"] == "class":
         return _in_shape(task, "return None")
     usual = Counter(repr(test["expected"]) for test in tests).most_common(1)[0][0]
     return _in_shape(task, f"return {usual}")

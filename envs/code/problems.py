@@ -32,6 +32,13 @@ LEVELS = {
     4: "classes that keep something between calls",
     5: "problems that need an idea",
 }
+HARNESS = """
+
+def use_object(make, arguments, calls):
+    made = globals()[make](*arguments)
+    return [getattr(made, method)(*rest) for method, *rest in calls]
+"""
+"""Put behind a class, so that it can be tested with JSON values alone."""
 _MODULES = (lines, loops, parsing, programs, objects, ledgers, grids, optima, plans)
 
 
@@ -82,9 +89,12 @@ def data_of(variant: Variant) -> dict[str, Any]:
     ]
     return {
         "problem": variant.sketch.name,
+        "kind": kind,
+        "entry": entry,
         "statement": variant.statement,
         "public_tests": tests[:NUM_PUBLIC],
         "hidden_tests": tests[NUM_PUBLIC:],
+        "harness": HARNESS if kind == "class" else "",
         "solution": variant.solution,
     }
 
@@ -95,12 +105,5 @@ def test_of(kind: Kind, entry: str, given: Any, expected: Any) -> dict[str, Any]
         return {"kind": "stdio", "stdin": given, "expected": expected}
     if kind == "function":
         return {"kind": "call", "function": entry, "args": given, "expected": expected}
-    arguments, calls = given
-    made = ", ".join(map(repr, arguments))
-    said = ", ".join(f"it.{name}({', '.join(map(repr, rest))})" for name, *rest in calls)
-    return {
-        "kind": "assert",
-        "setup": f"it = {entry}({made})",
-        "source": f"assert [{said}] == {expected!r}",
-        "functions": [entry],
-    }
+    args = [entry, *given]
+    return {"kind": "call", "function": "use_object", "args": args, "expected": expected}

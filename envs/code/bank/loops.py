@@ -3,7 +3,7 @@
 from random import Random
 
 from agentgym.envs.code.bank.base import Sketch
-from agentgym.envs.code.bank.drawing import letters, lists, singles, text, words
+from agentgym.envs.code.bank.drawing import letters, lists, singles, text
 
 
 def _long(rng: Random, size: int, gap: str) -> str:
