@@ -1,0 +1,145 @@
+"""Whether what a check says holds of the answers the program gave.
+
+Answers are plain data by now. Simple conditions are decided here; all others are evaluated in a
+sandbox of their own, into which the program never comes: there Python's own operators decide.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agentgym.envs.code.grading.compare import is_plain
+from agentgym.envs.code.grading.folding import NotConstant, as_source, fold
+from agentgym.envs.code.grading.questions import Check
+from agentgym.envs.code.grading.raising import RAISED
+from agentgym.envs.code.grading.shims import prelude_of
+from agentgym.errors import ConfigError
+from agentgym.tools.sandbox.base import ExecResult, Expression, Outcome
+
+_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda item, box: item in box,
+    ast.NotIn: lambda item, box: item not in box,
+}
+_RAISED = f"""
+def {RAISED}(answer, names, pattern=None):
+    import re
+    found = any(name in answer[0] for name in names)
+    return found and (pattern is None or re.search(pattern, answer[1]) is not None)
+"""
+
+
+class Verdict(NamedTuple):
+    """Whether a check holds, and why not."""
+
+    holds: bool
+    reason: str = ""
+
+
+def answers_of(check: Check, value: Any) -> tuple[Any, ...] | None:
+    """What the program answered, by question; `None` if it is no plain data.
+
+    Args:
+        check: what was asked.
+        value: of `question_of(check)`.
+    """
+    if not is_plain(value, depth=80):
+        return None
+    if len(check.questions) == 1:
+        return (value,)
+    fits = type(value) is tuple and len(value) == len(check.questions)
+    return value if fits else None
+
+
+def judge_here(check: Check, answers: Sequence[Any]) -> bool | None:
+    """Whether the check holds; `None` if that takes more than is done on this side."""
+    names = {f"_v{index}": answer for index, answer in enumerate(answers)}
+    condition = ast.parse(check.judgement, mode="eval").body
+    try:
+        return _decide(condition, names, check.judge_setup)
+    except NotConstant:
+        return None
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _decide(node: ast.expr, names: Mapping[str, Any], setup: str) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return not _decide(node.operand, names, setup)
+    if isinstance(node, ast.Name) and node.id in names:
+        return bool(names[node.id])
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        return _compare(node, names, setup)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == RAISED:
+        return _was_raised(node, names)
+    raise NotConstant("a condition of another form")
+
+
+def _compare(node: ast.Compare, names: Mapping[str, Any], setup: str) -> bool:
+    left, right = (_operand(side, names, setup) for side in (node.left, node.comparators[0]))
+    op = type(node.ops[0])
+    if op in (ast.Is, ast.IsNot):
+        if right is not None and not isinstance(right, bool):
+            raise NotConstant("identity of data")
+        return (left is right) is (op is ast.Is)
+    return bool(_OPERATORS[op](left, right))
+
+
+def _operand(node: ast.expr, names: Mapping[str, Any], setup: str) -> Any:
+    if isinstance(node, ast.Name) and node.id in names:
+        return names[node.id]
+    if setup:
+        raise NotConstant("the tests may give names a meaning of their own")
+    return fold(node, names)
+
+
+def _was_raised(node: ast.Call, names: Mapping[str, Any]) -> bool:
+    if len(node.args) != 2:
+        raise NotConstant("the message is looked at")
+    raised = names["_v0"]
+    well_formed = type(raised) is list and len(raised) == 2 and type(raised[0]) is list
+    return well_formed and any(name in raised[0] for name in ast.literal_eval(node.args[1]))
+
+
+def judge_case(check: Check, answers: Sequence[Any]) -> Expression:
+    """What decides a check in a sandbox: True if it holds."""
+    bound = [f"_v{index} = {as_source(answer)}" for index, answer in enumerate(answers)]
+    parts = [prelude_of(check.judge_setup + check.judgement), _RAISED, check.judge_setup, *bound]
+    return Expression(source=f"bool({check.judgement})", setup="\n".join(parts))
+
+
+def verdict_of(result: ExecResult) -> Verdict:
+    """What a judge in a sandbox said.
+
+    Raises:
+        ConfigError: the tests need something that is not there.
+    """
+    if result.ok and result.has_value and result.value is True:
+        return Verdict(True)
+    if result.ok and result.has_value and result.value is False:
+        return Verdict(False, "not what was expected")
+    check_imports(result)
+    return Verdict(False, f"could not be judged: {result.outcome}: {last_line(result)}")
+
+
+def check_imports(result: ExecResult) -> None:
+    """Tell a test that cannot run here from an answer that is wrong.
+
+    Raises:
+        ConfigError: the tests import what the sandbox lacks.
+    """
+    line = last_line(result)
+    if result.outcome is Outcome.ERROR and line.startswith(("ModuleNotFoundError", "ImportError")):
+        raise ConfigError(f"tests cannot run in the sandbox: {line}; add it to `packages`")
+
+
+def last_line(result: ExecResult) -> str:
+    """Of what was written to stderr, cut."""
+    lines = result.stderr.strip().splitlines()
+    return lines[-1][:200] if lines else result.evidence[:200]
