@@ -1,0 +1,82 @@
+"""Sandboxes in the loop: in the record, retried when they fail, closed whatever happens."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from counting_kit import Counting
+
+from agentgym.envs import Episode, ToolEnv
+from agentgym.rollout import Player, collect
+from agentgym.tools.python import python
+from agentgym.trajectory import RolloutRequest, StopReason
+
+MakePlayer = Callable[..., Player]
+MakeRequest = Callable[..., RolloutRequest]
+CALL = '<tool_call>\n{"name": "python", "arguments": {"code": "6 * 7"}}\n</tool_call>'
+
+
+def _make_env(counting: Counting) -> Callable[[], ToolEnv]:
+    class Computing(ToolEnv):
+        tools = (python,)
+        sandbox_provider = counting
+
+        def prompt(self, task: object) -> str:
+            return "6 * 7?"
+
+        def score(self, episode: Episode) -> dict[str, float | None]:
+            return {"correct": float(episode.answer == "42")}
+
+    return Computing
+
+
+async def test_level_and_back_end_are_in_the_record(
+    make_player: MakePlayer, request_for: MakeRequest
+) -> None:
+    """A reward is worth what the isolation was worth."""
+    counting = Counting()
+    outputs = await collect(
+        [request_for(i) for i in range(4)], make_player([CALL, "42"], _make_env(counting))
+    )
+
+    assert [output.reward for output in outputs] == [1.0] * 4
+    for output in outputs:
+        assert output.rollout_infos["sandbox"] == {
+            "backend": counting.backend,
+            "level": counting.level,
+        }
+        assert "42" in [message.content for message in output.messages]
+    assert len(counting.opened) == 4
+    assert counting.num_open == 0
+
+
+async def test_a_failure_of_the_infrastructure_is_tried_again_and_never_rewarded(
+    make_player: MakePlayer, request_for: MakeRequest
+) -> None:
+    """One that passes leaves no trace in the reward, one that stays leaves no reward."""
+    counting = Counting(fails=1)
+    [output] = await collect([request_for()], make_player([CALL, "42"], _make_env(counting)))
+    assert output.reward == 1.0
+
+    counting = Counting(fails=1000)
+    player = make_player([CALL, "42"], _make_env(counting), max_failed_fraction=1.0)
+    [output] = await collect([request_for()], player)
+    assert output.stop_reason == StopReason.INFRA_ERROR
+    assert output.reward is None
+    assert counting.num_open == 0
+
+
+async def test_a_cancelled_run_leaves_none_open(
+    make_player: MakePlayer, request_for: MakeRequest
+) -> None:
+    """Invariant 7, at whatever moment it comes."""
+    counting = Counting(delay_s=0.01)
+    player = make_player([CALL] * 50, _make_env(counting))
+    for seconds in (0.02, 0.1, 0.3):
+        run = asyncio.create_task(collect([request_for(i) for i in range(6)], player))
+        await asyncio.sleep(seconds)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert counting.num_open == 0
+    assert counting.opened
