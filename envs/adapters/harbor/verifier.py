@@ -20,7 +20,7 @@ from agentgym.errors import ToolError
 from agentgym.tools.sandbox.base import Outcome, Sandbox
 from agentgym.tools.sandbox.limits import Limits
 
-_FIND = r"find . -type f -printf '%m\t%s\t%p\0'"
+_FIND = r"find . -type f -printf '%m\t%s\t%p\0'; true"
 _MAX_BYTES = 32 * 2**20
 _MAX_FILES = 1000
 _MAX_LIST_BYTES = 2**20
@@ -52,13 +52,11 @@ async def collect(sandbox: Sandbox, limits: Limits) -> dict[str, File] | None:
     found = await sandbox.run_shell(_FIND, limits=replace(limits, output_bytes=_MAX_LIST_BYTES))
     if not found.ok or found.stdout_cut:
         return None
+    lines = [line.split("\t", 2) for line in found.stdout.split("\0") if line]
+    if len(lines) > _MAX_FILES or sum(int(size) for _, size, _ in lines) > _MAX_BYTES:
+        return None
     files: dict[str, File] = {}
-    left = _MAX_BYTES
-    for line in filter(None, found.stdout.split("\0")):
-        mode, size, path = line.split("\t", 2)
-        left -= int(size)
-        if left < 0 or len(files) >= _MAX_FILES:
-            return None
+    for mode, _, path in lines:
         with suppress(ToolError):  # made unreadable, or under a name that is no text
             data = await sandbox.read_file(path, max_bytes=_MAX_BYTES)
             files[path] = File(data, bool(int(mode, 8) & 0o100))
