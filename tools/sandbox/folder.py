@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from agentgym.errors import SandboxError
 from agentgym.tools.sandbox.inside import folders
+from agentgym.tools.sandbox.marks import mark
 from agentgym.tools.sandbox.packages import Entry
-
-PREFIX = "agentgym-sandbox-"
 
 
 class Folder(NamedTuple):
@@ -41,7 +40,7 @@ def make_folder(entries: Sequence[Entry], *, owner: int | None = None) -> Folder
         SandboxError: it cannot be made; nothing is left of it.
     """
     try:
-        path = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX))
+        path = os.path.realpath(tempfile.mkdtemp(prefix=mark()))
     except OSError as error:
         raise SandboxError(f"no folder for a sandbox: {error}") from error
     folder = Folder(path, f"{path}/work", f"{path}/tmp", f"{path}/packages")
