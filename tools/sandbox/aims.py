@@ -15,6 +15,7 @@ import pydantic
 import agentgym
 from agentgym.errors import SandboxError
 from agentgym.tools.sandbox.limits import MIB, Limits
+from agentgym.tools.sandbox.uids import is_real_root
 
 _VARIABLES = [
     *("PATH", "HOME", "USER", "LANG", "LC_CTYPE", "PWD", "OLDPWD", "SHLVL", "_", "TMPDIR"),
@@ -53,6 +54,7 @@ class Aims:
             "secrets": [str(self._file), agentgym.__file__, pydantic.__file__],
             "writable": str(self._file),
             "variables": _VARIABLES,
+            "is_root": is_real_root(),
             "marker": self._marker,
             "pid": self._process.pid,
             "port": self._port,

@@ -31,10 +31,20 @@ class Launch:
 class Launcher(Protocol):
     """A wall."""
 
-    backend: str
-    level: Level
-    gaps: tuple[str, ...]
-    """What it does not keep out."""
+    @property
+    def backend(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def level(self) -> Level:
+        """What it claims."""
+        ...
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What it does not keep out."""
+        ...
 
     def prepare(self, spec: SandboxSpec, runner: Callable[[str], Sequence[str]]) -> Launch:
         """The process that runs `runner(python)`, the words after which the sandbox is up.

@@ -165,13 +165,16 @@ def _namespaces(_aims: Aims) -> str:
     return "a user namespace" if made else ""
 
 
-def _root(_aims: Aims) -> str:
+def _root(aims: Aims) -> str:
     """The machine's own uid 0, whatever it is called in here."""
-    with open("/proc/self/uid_map") as file:
-        maps = [tuple(map(int, line.split())) for line in file]
     uid = os.geteuid()
+    try:
+        with open("/proc/self/uid_map") as file:
+            maps = [[int(number) for number in line.split()] for line in file]
+    except OSError:
+        maps = [[0, 0, 2**32]]
     outside = [to + uid - start for start, to, count in maps if start <= uid < start + count]
-    return "uid 0 of this machine" if outside == [0] else ""
+    return "uid 0 of this machine" if outside == [0] and aims["is_root"] else ""
 
 
 _ATTACKS: dict[str, Callable[[Aims], str]] = {

@@ -5,10 +5,11 @@ import threading
 from collections import deque
 
 from agentgym.errors import SandboxError
-from agentgym.tools.sandbox.base import Level, SandboxSpec
+from agentgym.tools.sandbox.base import Level, ProbeReport, SandboxSpec
 from agentgym.tools.sandbox.connection import Connection, spawner
 from agentgym.tools.sandbox.launch import Launcher
 from agentgym.tools.sandbox.local import LocalSandbox
+from agentgym.tools.sandbox.selftest import self_test
 from agentgym.tools.sandbox.slots import Slots
 
 _ATTEMPTS = 3
@@ -49,6 +50,15 @@ class LocalProvider:
         )
         self._open.add(sandbox)
         return sandbox
+
+    async def probe(self) -> ProbeReport:
+        """See `SandboxProvider`."""
+        launcher = self._launcher
+        probes = launcher.probes()
+        if all(probe.ok for probe in probes) and launcher.level > Level.NONE:
+            probes += await self_test(self)
+        usable = all(probe.ok for probe in probes)
+        return ProbeReport(self.backend, self.level, usable, probes, tuple(launcher.gaps))
 
     async def aclose(self) -> None:
         """See `SandboxProvider`."""
