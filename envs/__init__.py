@@ -11,6 +11,7 @@ from agentgym.envs.wrappers import SystemPrompt, TurnLimit, Wrapper
 from agentgym.trajectory import Task
 
 register("Calculator-v0", "agentgym.envs.calculator:CalculatorEnv")
+register("Code-v0", "agentgym.envs.code:CodeEnv")
 register("Countdown-v0", "agentgym.envs.countdown:CountdownEnv")
 register("Grid-v0", "agentgym.envs.grid:GridEnv")
 register("Lookup-v0", "agentgym.envs.lookup:LookupEnv")

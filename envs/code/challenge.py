@@ -1,0 +1,71 @@
+"""What a task asks and is tested with, read from its data."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.envs.code.grading import AssertTest, CallTest, StdioTest, read_tests
+from agentgym.trajectory import Task
+
+Test = StdioTest | CallTest | AssertTest
+_MAX_SHOWN = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """A task's data, validated."""
+
+    statement: str
+    public: tuple[Test, ...]
+    """Tests that are shown."""
+    hidden: tuple[Test, ...]
+    """Tests that decide."""
+    harness: str = ""
+    """Source put behind a program before it is tested."""
+    solution: str | None = None
+    language: str = "python"
+
+    def whole(self, program: str | None) -> str | None:
+        """A program with what it is tested through."""
+        return None if program is None else f"{program}\n{self.harness}"
+
+
+def challenge_of(task: Task) -> Challenge:
+    """The challenge of a bundled task, or of one in any format that `formats` knows.
+
+    Raises:
+        ConfigError: its data are those of no coding task.
+    """
+    data = task.data
+    return Challenge(
+        statement=data["statement"],
+        public=read_tests(data["public_tests"]),
+        hidden=read_tests(data["hidden_tests"]),
+        harness=data.get("harness", ""),
+        solution=data.get("solution"),
+    )
+
+
+def example_of(test: Test, data: Mapping[str, Any]) -> str:
+    """A public test as the policy reads it."""
+    if isinstance(test, StdioTest):
+        text = f"input {json.dumps(test.stdin)} prints {json.dumps(test.expected)}"
+    elif isinstance(test, AssertTest):
+        text = "\n".join(filter(None, (test.setup, test.source)))
+    elif data.get("kind") == "class":
+        text = _use_of(test)
+    else:
+        named = [f"{name}={value!r}" for name, value in test.kwargs.items()]
+        given = ", ".join([*map(repr, test.args), *named])
+        text = f"{test.function}({given}) returns {test.expected!r}"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+def _use_of(test: CallTest) -> str:
+    """Calls one by one, each with what it returns."""
+    entry, arguments, calls = test.args
+    steps = [f"it = {entry}({', '.join(map(repr, arguments))})"]
+    for (method, *rest), expected in zip(calls, test.expected, strict=True):
+        steps.append(f"it.{method}({', '.join(map(repr, rest))}) returns {expected!r}")
+    return "; ".join(steps)

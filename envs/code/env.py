@@ -1,0 +1,149 @@
+"""Programming tasks: the policy writes a program, hidden tests say what it is worth.
+
+Programs only ever run in a sandbox, and what they print or return is compared outside of it. Where
+the sandbox itself fails, the trajectory is unscored.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentgym.envs.code.answers import fenced, has_form
+from agentgym.envs.code.challenge import Challenge, challenge_of, example_of
+from agentgym.envs.code.grading import extract_program
+from agentgym.envs.code.problems import LEVELS, draw
+from agentgym.envs.code.scoring import NOTHING, Verdict, verdict_on
+from agentgym.envs.code.testing import told
+from agentgym.envs.levels import checked_levels, leveled_tasks
+from agentgym.envs.taskset import TaskSet
+from agentgym.envs.tool_env import Episode, ToolEnv
+from agentgym.errors import ConfigError
+from agentgym.messages import Message, assistant
+from agentgym.registry import TOOLS
+from agentgym.tools import Tool, tool
+from agentgym.tools.python import python_tool
+from agentgym.tools.sandbox.base import SandboxProvider, SandboxSpec
+from agentgym.tools.sandbox.limits import Limits
+from agentgym.trajectory import Task
+
+TOOL_SETS = {
+    "run_tests": (),
+    "python": (),
+    "shell": ("shell",),
+    "files": ("list_files", "read_file", "write_file", "edit_file", "insert_lines"),
+}
+"""What can be handed to the policy, by name: tools of the registry, or the env's own."""
+_SYSTEM = (
+    "Solve the task in Python. Your last message holds the whole program in one code block that "
+    "begins with a line ```python and ends with a line ```, and nothing after it. It is then "
+    "tested on further examples."
+)
+
+
+class CodeEnv(ToolEnv):
+    """Programs by hidden tests; rewards `passed` (1), and `public`, `runs` and `format` (0).
+
+    Args:
+        levels: what to ask, see `problems.LEVELS`; they take turns.
+        tools: some of `TOOL_SETS`.
+        partial: whether `passed` is the share of hidden tests passed, or 1.0 for all of them, and
+            of the public ones, and else 0.0.
+        packages: installed distributions that programs may import, such as numpy.
+        cpu_s: processor seconds of one test, one call of a tool.
+        memory_mb: of a process.
+
+    Raises:
+        ConfigError: a level, a tool or a limit that does not exist.
+    """
+
+    system_prompt = _SYSTEM
+    reward_weights = {"passed": 1.0, "public": 0.0, "runs": 0.0, "format": 0.0}
+    max_turns = 10
+
+    def __init__(
+        self,
+        levels: Sequence[int] = (1, 2, 3),
+        *,
+        tools: Sequence[str] = ("python", "run_tests"),
+        partial: bool = True,
+        packages: Sequence[str] = (),
+        cpu_s: float = 1.0,
+        memory_mb: int = 512,
+    ) -> None:
+        self.levels = checked_levels(levels, LEVELS)
+        self.partial = partial
+        limits = replace(Limits(), cpu_s=cpu_s, memory_mb=memory_mb)
+        self.sandbox = SandboxSpec(limits=limits, packages=tuple(packages))
+        self.tools = tuple(each for name in tools for each in self._tools_named(name))
+        self._verdict: Verdict | None = None
+
+    def _tools_named(self, name: str) -> tuple[Tool, ...]:
+        if name not in TOOL_SETS:
+            raise ConfigError(f"tools must be some of {list(TOOL_SETS)}, got {name!r}")
+        if name == "run_tests":
+            return (tool(timeout_s=600.0, parallel=False)(self.run_tests),)
+        if name == "python":
+            assert self.sandbox is not None
+            return (python_tool(self.sandbox.packages),)
+        return tuple(TOOLS.get(each) for each in TOOL_SETS[name])
+
+    async def run_tests(self, program: str) -> str:
+        """Run the examples of the task on a program and see which are right.
+
+        Args:
+            program: Python source, the whole of it.
+        """
+        challenge = challenge_of(self.episode.task)
+        graded = await self._verdict_on(program, challenge, hidden=False)
+        return told(challenge, graded.public, self.episode.task.data)
+
+    def tasks(self, split: str = "train") -> TaskSet:
+        """Endless tasks by index; no problem has the same constants in both splits."""
+        return leveled_tasks(draw, split=split, levels=self.levels)
+
+    def prompt(self, task: Task) -> str:
+        challenge = challenge_of(task)
+        examples = [example_of(test, task.data) for test in challenge.public]
+        shown = ["Examples:", *(f"- {example}" for example in examples)] if examples else []
+        return "\n".join([challenge.statement, *shown])
+
+    async def score(self, episode: Episode) -> dict[str, float | None]:
+        """`passed`: of the hidden tests; `public`: of the shown ones; `runs`: whether the program
+        comes to its end on those; `format`: one block of code and nothing after it."""
+        challenge = challenge_of(episode.task)
+        program = extract_program(episode.answer, language=challenge.language)
+        self._verdict = await self._verdict_on(program, challenge)
+        rewards = self._verdict.rewards(partial=self.partial)
+        return {**rewards, "format": float(has_form(episode.answer, challenge.language))}
+
+    async def _verdict_on(
+        self, program: str | None, challenge: Challenge, *, hidden: bool = True
+    ) -> Verdict:
+        if program is None:
+            return NOTHING
+        assert self.sandbox is not None
+        provider = await self._provider()
+        return await verdict_on(program, challenge, provider, self.sandbox, hidden=hidden)
+
+    async def _provider(self) -> SandboxProvider:
+        if self.sandbox_provider is not None:
+            return self.sandbox_provider
+        from agentgym.tools.sandbox.shared import shared_provider
+
+        return await shared_provider()
+
+    def report(self) -> dict[str, Any]:
+        """Beside the sandbox, how the tests of the answer went."""
+        told = {} if self._verdict is None else {"grade": self._verdict.report}
+        return {**super().report(), **told}
+
+    def oracle(self, task: Task, messages: Sequence[Message]) -> Message:
+        """The task's own solution.
+
+        Raises:
+            ConfigError: it has none.
+        """
+        solution = challenge_of(task).solution
+        if solution is None:
+            raise ConfigError(f"task {task.id!r} has no solution, so there is no oracle for it")
+        return assistant(fenced(solution))
