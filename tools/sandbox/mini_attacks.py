@@ -24,20 +24,22 @@ def attempt(aims: Aims) -> dict[str, str]:
 
 
 def multiply(most: int) -> int:
-    """How many children could be made, up to `most`; they wait until they are killed."""
+    """How many children could be made, up to `most`; they wait for the end of a pipe."""
     children: list[int] = []
+    read, write = os.pipe()
     try:
         while len(children) < most:
             child = os.fork()
             if child == 0:
-                time.sleep(60)
+                os.close(write)
+                os.read(read, 1)
                 os._exit(0)
             children.append(child)
     except OSError:
         pass
     time.sleep(0.15)
+    os.close(write)
     for child in children:
-        os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     return len(children)
 
