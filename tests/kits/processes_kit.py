@@ -1,7 +1,7 @@
 """Sandboxes of this machine, and the processes that belong to them."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from agentgym.tools.sandbox.bwrap import BwrapLauncher, Way
 from agentgym.tools.sandbox.inside.processes import Process, read
@@ -25,6 +25,12 @@ def descendants(pid: int) -> list[Process]:
     for process in found:
         found += [p for p in everyone if p.parent == process.pid and not p.is_zombie]
     return found
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    """Which of some processes are there; zombies count, unless they are left to init to clear."""
+    found = [process for pid in pids if (process := read(pid))]
+    return [p.pid for p in found if not (p.is_zombie and p.parent == 1)]
 
 
 def _everyone() -> Iterator[Process]:

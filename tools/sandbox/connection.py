@@ -45,7 +45,8 @@ class Connection:
             SandboxError: it cannot be started.
             UsageError: what the spec asks for is not here.
         """
-        ours, theirs = socket.socketpair()
+        with boundary(SandboxError, f"{launcher.backend}: a sandbox cannot be started"):
+            ours, theirs = socket.socketpair()
         self._socket = ours
         self._is_ready = False
         self.started = time.monotonic()
@@ -53,7 +54,8 @@ class Connection:
             with boundary(SandboxError, f"{launcher.backend}: a sandbox cannot be started"):
                 self._launch, self.process = _start(launcher, spec, theirs)
                 ours.setblocking(False)
-                self._greeting = runner_code() + pack(_config(self._launch, spec))
+                greeting = runner_code() + pack(_config(self._launch, spec))
+                self._greeting = greeting[ours.send(greeting) :]
         except BaseException:
             ours.close()
             raise

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import deque
+from concurrent.futures import Future
 
 from agentgym.errors import SandboxError
 from agentgym.tools.sandbox.base import Level, ProbeReport, SandboxSpec
@@ -38,6 +39,8 @@ class LocalProvider:
 
     async def open(self, spec: SandboxSpec | None = None) -> LocalSandbox:
         """See `SandboxProvider`."""
+        if self._closed:
+            raise SandboxError(f"{self.backend}: this provider of sandboxes has been closed")
         spec = spec or SandboxSpec()
         connection = await self._connect(spec)
         sandbox = LocalSandbox(
@@ -83,7 +86,7 @@ class LocalProvider:
     async def _try_to_connect(self, spec: SandboxSpec) -> Connection:
         connection = self._take_warm(spec)
         if connection is None:
-            connection = await spawner.run(lambda: Connection(self._launcher, spec))
+            connection = await self._start(spec)
         self._refill(spec)
         try:
             await connection.ready()
@@ -91,6 +94,14 @@ class LocalProvider:
             await asyncio.shield(connection.close())
             raise
         return connection
+
+    async def _start(self, spec: SandboxSpec) -> Connection:
+        starting = spawner.submit(lambda: Connection(self._launcher, spec))
+        try:
+            return await asyncio.wrap_future(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_end_if_started)
+            raise
 
     def _take_warm(self, spec: SandboxSpec) -> Connection | None:
         with self._lock:
@@ -129,3 +140,9 @@ class LocalProvider:
                     connection = None
         if connection is not None:
             connection.end()
+
+
+def _end_if_started(starting: "Future[Connection]") -> None:
+    """Nobody waits for it any more."""
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().end()

@@ -1,0 +1,40 @@
+"""A process that holds busy sandboxes until something happens to it; run as a script.
+
+Prints one JSON line: the pids of everything it has started, and the folders.
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+from processes_kit import bwrap_provider, descendants
+
+from agentgym.tools.sandbox.landlock import LandlockLauncher
+from agentgym.tools.sandbox.provider import LocalProvider
+
+BUSY = """
+import os, subprocess, time
+subprocess.Popen(["sleep", "600"])
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+time.sleep(600)
+"""
+
+
+async def hold(backend: str) -> None:
+    """Three sandboxes in the middle of a cell, and warm ones."""
+    provider = bwrap_provider(warm=2) if backend == "bwrap" else LocalProvider(LandlockLauncher())
+    sandboxes = [await provider.open() for _ in range(3)]
+    calls = [asyncio.create_task(sandbox.run_cell(BUSY)) for sandbox in sandboxes]
+    await asyncio.sleep(1.0)
+    pids = [process.pid for process in descendants(os.getpid())]
+    print(json.dumps({"pids": pids}), flush=True)
+    await asyncio.gather(*calls)
+
+
+if __name__ == "__main__":
+    asyncio.run(hold(sys.argv[1]))
