@@ -19,7 +19,7 @@ from agentgym.tools.sandbox.uids import is_real_root
 
 _VARIABLES = [
     *("PATH", "HOME", "USER", "LANG", "LC_CTYPE", "PWD", "OLDPWD", "SHLVL", "_", "TMPDIR"),
-    *("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"),
+    *("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "GIT_CONFIG_NOSYSTEM"),
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
 ]
 """What code in a sandbox has, and Python and shells add."""
