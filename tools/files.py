@@ -25,19 +25,20 @@ async def read_file(
     path: str,
     context: ToolContext,
     first_line: Annotated[int, Field(ge=1)] = 1,
-    last_line: Annotated[int | None, Field(ge=1)] = None,
+    last_line: Annotated[int, Field(ge=-1)] = -1,
 ) -> str:
     """Read a text file, or some of its lines, with line numbers.
 
     Args:
         path: Relative to the working directory.
         first_line: First line to show, counted from 1.
-        last_line: Last line to show; the end of the file if left out.
+        last_line: Last line to show; -1 for the end of the file.
     """
     lines = _split(await _read(context, path))
     if first_line > max(len(lines), 1):
         raise ToolError(f"{path} has {len(lines)} lines, so there is no line {first_line}")
-    shown = enumerate(lines[first_line - 1 : last_line], start=first_line)
+    end = len(lines) if last_line == -1 else last_line
+    shown = enumerate(lines[first_line - 1 : end], start=first_line)
     return "\n".join(f"{number}\t{line}" for number, line in shown) or f"({path} is empty)"
 
 

@@ -56,15 +56,15 @@ async def test_what_is_written_is_read(context: ToolContext) -> None:
 @pytest.mark.parametrize(
     ("first", "last", "shown"),
     [
-        (1, None, "1\tone\n2\ttwo\n3\tthree"),
-        (2, None, "2\ttwo\n3\tthree"),
+        (1, -1, "1\tone\n2\ttwo\n3\tthree"),
+        (2, -1, "2\ttwo\n3\tthree"),
         (2, 2, "2\ttwo"),
         (1, 99, "1\tone\n2\ttwo\n3\tthree"),
         (3, 3, "3\tthree"),
     ],
 )
 async def test_lines_are_read_by_number(
-    context: ToolContext, first: int, last: int | None, shown: str
+    context: ToolContext, first: int, last: int, shown: str
 ) -> None:
     """Numbered, both ends included."""
     seen = await _do(context, read_file, path="a.txt", first_line=first, last_line=last)

@@ -3,8 +3,9 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentgym.envs.adapters.harbor.dockerfile import UnsupportedTaskError
 from agentgym.envs.adapters.harbor.folder import HarborTask, read_task, task_folders
@@ -36,6 +37,7 @@ class HarborEnv(ToolEnv):
     Args:
         name: path of the directory, where it has no slash in it.
         path: path of the directory.
+        eval_path: of held-out tasks; Harbor knows no splits, so the same ones if left out.
         limits: over those of a call: `{"cpu_s": 60}`.
         max_verifier_s: longest the tests may take, if the task allows more.
 
@@ -51,39 +53,32 @@ class HarborEnv(ToolEnv):
         name: str = "",
         *,
         path: str = "",
+        eval_path: str = "",
         limits: Mapping[str, Any] | None = None,
         max_verifier_s: float = 120.0,
     ) -> None:
         if not (path or name):
             raise ConfigError("harbor needs the path of a task: --env-args '{\"path\": ...}'")
-        self.path = Path(path or name).expanduser().resolve()
         self.sandbox = SandboxSpec(limits=replace(_LIMITS, **dict(limits or {})))
         self.max_verifier_s = max_verifier_s
         self.verdict: Verdict | None = None
-        self.unsupported: dict[str, str] = {}
+        self._found = {"train": survey(path or name), "eval": survey(eval_path or path or name)}
+
+    @property
+    def unsupported(self) -> dict[str, str]:
         """Why each of the other tasks cannot be played, by folder."""
-        self._folders = self._playable()
-
-    def _playable(self) -> list[Path]:
-        found = [folder for folder in task_folders(self.path) if self._can_be_played(folder)]
-        reasons = "; ".join(f"{name}: {why}" for name, why in self.unsupported.items())
-        if not found:
-            raise ConfigError(f"harbor: no task of {self.path} runs without a container: {reasons}")
-        if reasons:
-            warnings.warn(f"harbor: left out: {reasons}", stacklevel=2)
-        return found
-
-    def _can_be_played(self, folder: Path) -> bool:
-        try:
-            read_task(folder)
-        except UnsupportedTaskError as error:
-            self.unsupported[folder.name] = str(error)
-            return False
-        return True
+        return {**self._found["train"].unsupported, **self._found["eval"].unsupported}
 
     def tasks(self, split: str = "train") -> TaskSet:
-        """All that can be played; both splits are the same, as Harbor knows none."""
-        return TaskSet(lambda index: _task(self._folders[index]), len(self._folders))
+        """All that can be played.
+
+        Raises:
+            ConfigError: the split is neither "train" nor "eval".
+        """
+        if split not in self._found:
+            raise ConfigError(f"split must be one of {list(self._found)}, got {split!r}")
+        folders = self._found[split].playable
+        return TaskSet(lambda index: _task(folders[index]), len(folders))
 
     def prompt(self, task: Task) -> str:
         self.verdict = None
@@ -135,6 +130,38 @@ class HarborEnv(ToolEnv):
             return await verify(task, left, await fresh.get(), allowed)
 
 
+class Found(NamedTuple):
+    """Task directories at a path."""
+
+    playable: tuple[Path, ...]
+    unsupported: Mapping[str, str]
+    """Why the others cannot be played, by folder."""
+
+
+@cache
+def survey(path: str) -> Found:
+    """What can be played of a path; warns of what cannot.
+
+    Raises:
+        ConfigError: nothing can be, or a task is malformed.
+    """
+    playable: list[Path] = []
+    unsupported: dict[str, str] = {}
+    for folder in task_folders(Path(path).expanduser().resolve()):
+        try:
+            read_task(folder)
+        except UnsupportedTaskError as error:
+            unsupported[folder.name] = str(error)
+        else:
+            playable.append(folder)
+    reasons = "; ".join(f"{name}: {why}" for name, why in unsupported.items())
+    if not playable:
+        raise ConfigError(f"harbor: no task of {path} runs without a container: {reasons}")
+    if reasons:
+        warnings.warn(f"harbor: left out: {reasons}", stacklevel=2)
+    return Found(tuple(playable), unsupported)
+
+
 def _solving(harbor: HarborTask, here: str) -> Message:
     places = {str(harbor.image.workdir): here, "/solution": f"{here}/{_SOLUTION}"}
     texts = {path: moved_file(data, places).decode() for path, data in harbor.solution.items()}
@@ -151,7 +178,12 @@ def _task(folder: Path) -> Task:
 
 
 def _read(task: Task) -> HarborTask:
-    return read_task(Path(task["folder"]))
+    return _read_once(task["folder"])
+
+
+@lru_cache(maxsize=64)
+def _read_once(folder: str) -> HarborTask:
+    return read_task(Path(folder))
 
 
 def _is_program(file: Path) -> bool:

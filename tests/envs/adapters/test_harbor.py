@@ -10,6 +10,7 @@ from counting_kit import Counting
 from agentgym import envs
 from agentgym.envs.adapters.harbor import HarborEnv, read_task
 from agentgym.envs.adapters.harbor.dockerfile import UnsupportedTaskError
+from agentgym.envs.adapters.harbor.env import survey
 from agentgym.envs.adapters.harbor.places import moved
 from agentgym.errors import ConfigError
 from agentgym.messages import Message, assistant
@@ -48,6 +49,7 @@ def _copy(tmp_path: Path, name: str = "greeting", **files: str) -> Path:
 
 def test_tasks_that_need_a_container_are_named_with_the_reason() -> None:
     """The others can be played; nobody has to find out by a failing run."""
+    survey.cache_clear()
     with pytest.warns(UserWarning, match="left out: database: .*RUN apt-get update"):
         env = HarborEnv(path=str(TASKS))
 
@@ -107,8 +109,10 @@ def test_it_is_made_by_name_and_by_path(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(TASKS)
     made = envs.make("harbor", path=str(TASKS / "median"))
     named = envs.make("harbor/median")
+    split = envs.make("harbor", path=str(TASKS / "median"), eval_path=str(TASKS / "greeting"))
 
     assert [task.id for task in made.tasks()] == [task.id for task in named.tasks()] == ["median"]
+    assert [task.id for task in split.tasks("eval")] == ["greeting"]
     with pytest.raises(ConfigError, match="needs the path"):
         envs.make("harbor")
     with pytest.raises(ConfigError, match=r"no task\.toml in '.*nowhere'"):
