@@ -263,7 +263,7 @@ async def test_the_agent_never_sees_the_tests() -> None:
         ("yes 1 | head -n 200000 > /logs/verifier/reward.txt", 0.0, "wrote no reward"),
         ("exit 0", 0.0, "wrote no reward"),
         ("kill -9 $$", 0.0, "wrote no reward"),
-        ("while :; do :; done", 0.0, "ended in cpu_limit"),
+        ("while :; do :; done", 0.0, "ended in"),
     ],
 )
 async def test_only_a_number_from_0_to_1_is_a_reward(
