@@ -7,6 +7,7 @@ as the text that was typed. Of the libraries that derive flags from pydantic mod
 
 import argparse
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
@@ -150,7 +151,7 @@ def _decode(name: str, raw: Any, field: FieldInfo) -> Any:
 def _kebab(argument: str) -> str:
     flag, equals, value = argument.partition("=")
     is_flag = flag.startswith("--") and len(flag) > 2
-    return flag.replace("_", "-") + equals + value if is_flag else argument
+    return re.sub("[._]", "-", flag) + equals + value if is_flag else argument
 
 
 def _near_flag(flag: str, fields: Mapping[str, FieldInfo]) -> str:

@@ -27,6 +27,7 @@ from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError
 from agentgym.threads import Worker, run_coroutine
 from agentgym.tools import Tool
+from agentgym.tools.sandbox.base import SandboxSpec
 from agentgym.tools.sandbox.lazy import NO_SANDBOX, LazySandbox
 from agentgym.trajectory import Task
 
@@ -147,6 +148,11 @@ class Env(gymnasium.Env[Observation, Any]):
             return Task.model_validate(options["task"]).model_copy(deep=True)
         except ValidationError as error:
             raise ConfigError(f"options['task'] is no Task: {options['task']!r}") from error
+
+    def sandbox_specs(self) -> tuple[SandboxSpec, ...]:
+        """What it may open in an episode from where this process takes sandboxes, so that a run can
+        be refused before it begins."""
+        return ()
 
     def seed_generator(self, seed: int | None) -> None:
         """Seed `np_random`, unless there is no seed."""

@@ -71,6 +71,11 @@ class ToolEnv(Env):
         """The question, or the messages that ask it."""
         raise NotImplementedError(f"{type(self).__name__} must define prompt(task)")
 
+    def sandbox_specs(self) -> tuple[SandboxSpec, ...]:
+        """See `Env`."""
+        shared = self.sandbox_provider is None
+        return (self.sandbox,) if shared and self.sandbox is not None else ()
+
     def score(self, episode: Episode) -> Scores | Awaitable[Scores]:
         """Rewards by name of an episode that has ended, at least one; `None` = unscored.
 

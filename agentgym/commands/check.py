@@ -16,7 +16,8 @@ from agentgym.checking import CheckReport, CheckResult, Status, check_env, check
 from agentgym.checking.api import NUM_TASKS, TIMEOUT_S
 from agentgym.checking.report import SYMBOLS, lines_of
 from agentgym.commands import Command
-from agentgym.commands.sections import PluginSection
+from agentgym.commands.sandboxes import settle_sandbox
+from agentgym.commands.sections import PluginSection, SandboxSection
 
 STYLES = {
     Status.PASSED: "green",
@@ -28,7 +29,7 @@ PLAIN_SYMBOLS = str.maketrans({"✓": "+", "✗": "x", SYMBOLS[Status.SKIPPED]: 
 """For a terminal or a file that cannot hold the others."""
 
 
-class CheckConfig(PluginSection):
+class CheckConfig(SandboxSection, PluginSection):
     """Check that an environment can be trusted; needs no model."""
 
     arguments = ("env",)
@@ -61,6 +62,7 @@ def check(settings: CheckConfig) -> int:
 
     with redirect_stdout(sys.stderr):
         settings.load_plugins()
+        settle_sandbox(settings, ())
         report = _report(settings, show)
     if settings.json_:
         print(report.to_json())

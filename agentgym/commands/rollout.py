@@ -15,7 +15,8 @@ from agentgym.commands.language import load_language
 from agentgym.commands.playing import Plan, Results, play, take_up
 from agentgym.commands.policies import cast_for
 from agentgym.commands.recipes import rubric_of
-from agentgym.commands.sections import EnvSection, ModelSection, PluginSection
+from agentgym.commands.sandboxes import settle_sandbox
+from agentgym.commands.sections import EnvSection, ModelSection, PluginSection, SandboxSection
 from agentgym.config import Config
 from agentgym.display import print_trajectories
 from agentgym.errors import ConfigError
@@ -54,7 +55,7 @@ class PlaySection(Config):
     """How many trajectories to print in full."""
 
 
-class RolloutConfig(EnvSection, ModelSection, PlaySection, PluginSection):
+class RolloutConfig(EnvSection, ModelSection, PlaySection, SandboxSection, PluginSection):
     """Play an environment without training, and look at the trajectories.
 
     A script (--policy scripted:FILE) is a YAML or JSON list of assistant texts, one per turn, or
@@ -76,6 +77,7 @@ def rollout(settings: RolloutConfig) -> int:
     plan = _plan(settings, game)
     results = Results(num_kept=max(settings.show, NUM_ROWS))
     done = _done(settings, plan, results)
+    settle_sandbox(settings, game.sandboxes)
     language = load_language(
         settings.model or str(TINY_POLICY),
         dialect_name=settings.dialect,

@@ -9,6 +9,7 @@ from pydantic import Field
 from agentgym.config import Config
 from agentgym.plugins import load_plugins
 from agentgym.rollout.player import MAX_CONCURRENCY
+from agentgym.tools.sandbox.settings import Backend, SandboxSettings
 
 
 class EnvSection(Config):
@@ -49,6 +50,24 @@ class ModelSection(Config):
     on_history_rewrite: Literal["fork", "keep", "refuse"] = "fork"
     """Where a chat template shows earlier turns otherwise once new messages come, as when it drops
     their reasoning: begin a new sample with what it shows, keep what was sampled, or do not run."""
+
+
+class SandboxSection(Config):
+    """Where code of the policy is run"""
+
+    sandbox: Backend = "auto"
+    """auto is the best of this machine, e2b a remote one; see `agentgym doctor`. Only the last
+    runs code with no isolation."""
+    sandbox_min_level: int | None = Field(None, ge=1, le=4)
+    """Refuse to run below: 4 another machine, 3 namespaces, 2 Landlock, 1 nothing. (default: 2)"""
+    sandbox_slots: int | None = Field(None, ge=1)
+    """Programs that run at once. (default: one for each core)"""
+
+    @property
+    def sandbox_settings(self) -> SandboxSettings:
+        return SandboxSettings(
+            backend=self.sandbox, min_level=self.sandbox_min_level, slots=self.sandbox_slots
+        )
 
 
 class PluginSection(Config):

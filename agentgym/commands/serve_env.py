@@ -11,12 +11,14 @@ from pydantic import Field
 
 from agentgym import envs
 from agentgym.commands import Command
-from agentgym.commands.sections import PluginSection
+from agentgym.commands.sandboxes import settle_sandbox
+from agentgym.commands.sections import PluginSection, SandboxSection
+from agentgym.envs.base import Env
 from agentgym.errors import ConfigError, boundary
 from agentgym.serving.app import ServingLimits, make_app
 
 
-class ServeEnvConfig(PluginSection):
+class ServeEnvConfig(SandboxSection, PluginSection):
     """Serve an environment over HTTP and WebSocket (OpenEnv protocol)."""
 
     arguments = ("env",)
@@ -40,8 +42,11 @@ def serve_env(settings: ServeEnvConfig) -> None:
     settings.load_plugins()
     with boundary(ConfigError, f"env {settings.env!r} cannot be built", also=(SystemExit,)):
         probe = envs.make(settings.env, **settings.env_args)
-        description = (inspect.getdoc(type(probe.unwrapped)) or "").split("\n")[0]
+        inner = probe.unwrapped
+        description = (inspect.getdoc(type(inner)) or "").split("\n")[0]
+        specs = inner.sandbox_specs() if isinstance(inner, Env) else ()
         probe.close()
+    settle_sandbox(settings, specs)
     app = make_app(
         lambda: envs.make(settings.env, **settings.env_args),
         name=settings.env,

@@ -16,6 +16,7 @@ from agentgym.commands import Command
 from agentgym.commands.language import Language, load_language
 from agentgym.commands.processes import from_main, main_leaves_first, rank, world_size
 from agentgym.commands.recipes import rubric_of, trainer_settings
+from agentgym.commands.sandboxes import settle_sandbox
 from agentgym.commands.stopping import StopRequest
 from agentgym.commands.train_config import TrainConfig, free_folders
 from agentgym.config import to_yaml
@@ -44,6 +45,7 @@ def train(settings: TrainConfig) -> int:
         folder.refuse_unusable()
     game = game_of(resolved.env, resolved.env_args)
     rubric_of(resolved, game)
+    settle_sandbox(resolved, game.sandboxes, quiet=rank() > 0)
     language = load_language(
         resolved.model or str(TINY_POLICY),
         dialect_name=resolved.dialect,

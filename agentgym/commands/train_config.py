@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from agentgym.commands.sections import EnvSection, ModelSection, PluginSection
+from agentgym.commands.sections import EnvSection, ModelSection, PluginSection, SandboxSection
 from agentgym.config import Config
 from agentgym.errors import ConfigError
 
@@ -74,7 +74,13 @@ class RunSection(Config):
 
 
 class TrainConfig(
-    EnvSection, ModelSection, LearningSection, EvaluationSection, RunSection, PluginSection
+    EnvSection,
+    ModelSection,
+    LearningSection,
+    EvaluationSection,
+    RunSection,
+    SandboxSection,
+    PluginSection,
 ):
     """Train a policy on an environment by reinforcement learning.
 

@@ -13,6 +13,7 @@ from agentgym.errors import AgentGymError
 from agentgym.plotting import RewardCurve, reward_curve_png
 from agentgym.progress import Progress
 from agentgym.store import RunFolder, StorageError, step_of, write_atomically
+from agentgym.tools.sandbox.shared import shared_report
 from agentgym.trainer.grpo import AgentGRPOTrainer
 
 Evaluation = dict[str, Mapping[str, float]]
@@ -138,7 +139,8 @@ class TrainingRun:
 
     def _write_summary(self) -> None:
         if self.is_main:
-            self.folder.write_summary(self.summary)
+            sandbox = shared_report()
+            self.folder.write_summary(self.summary | ({"sandbox": sandbox} if sandbox else {}))
 
     def _write_down(self) -> None:
         self._write_summary()

@@ -11,6 +11,7 @@ from agentgym.envs.base import Env
 from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError, boundary
 from agentgym.rollout.sampler import Tasks
+from agentgym.tools.sandbox.base import SandboxSpec
 
 MakeEnv = Callable[[], Env]
 
@@ -26,6 +27,8 @@ class Game:
     """The env's own, by name."""
     split: Callable[[str], Tasks]
     """Tasks of a split, `train` or `eval`; the env's are asked for only when they are needed."""
+    sandboxes: tuple[SandboxSpec, ...] = ()
+    """What its episodes may open."""
 
     @cached_property
     def train(self) -> Tasks:
@@ -76,6 +79,7 @@ def game_of(
     with boundary(ConfigError, f"env {name!r} cannot be built"):
         probe = make_env()
         weights = dict(probe.reward_weights)
+        sandboxes = _sandboxes(probe)
         probe.close()
     rows = {"train": train_rows, "eval": eval_rows}
 
@@ -83,7 +87,15 @@ def game_of(
         given = rows[which]
         return TaskSet.from_rows(given) if given is not None else _own_tasks(name, make_env, which)
 
-    return Game(name=name, make_env=make_env, reward_weights=weights, split=split)
+    return Game(
+        name=name, make_env=make_env, reward_weights=weights, split=split, sandboxes=sandboxes
+    )
+
+
+def _sandboxes(env: Any) -> tuple[SandboxSpec, ...]:
+    """Of an env, whatever is wrapped around it."""
+    inner = env.unwrapped
+    return tuple(inner.sandbox_specs()) if isinstance(inner, Env) else ()
 
 
 def _own_tasks(name: str, make_env: MakeEnv, split: str) -> Tasks:

@@ -19,6 +19,7 @@ from agentgym.envs.oracle import HasOracle
 from agentgym.envs.registration import make
 from agentgym.errors import ConfigError
 from agentgym.messages import Message
+from agentgym.tools.sandbox.base import SandboxSpec
 from agentgym.trajectory import Task
 
 DEFAULT_PARTS = ("calculator", "number-guessing")
@@ -77,6 +78,15 @@ class MixtureEnv(Env):
                 sets[label] = probe.tasks(split)
         weights = {label: part.weight for label, part in self._parts.items()}
         return MixedTasks(sets, weights, once=split == "eval")
+
+    def sandbox_specs(self) -> tuple[SandboxSpec, ...]:
+        """Those of all parts."""
+        specs: list[SandboxSpec] = []
+        for label in self._parts:
+            with closing(self._build(label)) as probe:
+                inner = probe.unwrapped
+                specs += inner.sandbox_specs() if isinstance(inner, Env) else ()
+        return tuple(dict.fromkeys(specs))
 
     async def areset(self, *, seed: int | None = None, options: Info | None = None) -> ResetResult:
         """Begin an episode of the part that the task names."""
