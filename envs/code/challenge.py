@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agentgym.envs.code.formats import assembled, problem_of
 from agentgym.envs.code.grading import AssertTest, CallTest, StdioTest, read_tests
 from agentgym.trajectory import Task
 
 Test = StdioTest | CallTest | AssertTest
+_TEXTS = ("statement", "starter", "preamble", "entry", "harness", "solution")
 _MAX_SHOWN = 1000
 
 
@@ -21,14 +23,21 @@ class Challenge:
     """Tests that are shown."""
     hidden: tuple[Test, ...]
     """Tests that decide."""
+    starter: str = ""
+    """Code to begin from."""
+    preamble: str = ""
+    """Source put before a program; see `formats.assembled`."""
+    entry: str = ""
+    """What a preamble ends in."""
     harness: str = ""
-    """Source put behind a program before it is tested."""
-    solution: str | None = None
-    language: str = "python"
+    """Source put behind a program, through which it is tested."""
+    solution: str = ""
+    """A right program; empty if there is none."""
 
-    def whole(self, program: str | None) -> str | None:
-        """A program with what it is tested through."""
-        return None if program is None else f"{program}\n{self.harness}"
+    def whole(self, program: str) -> str:
+        """A program as it is tested."""
+        before = assembled(program, preamble=self.preamble, entry=self.entry)
+        return f"{before}\n{self.harness}" if self.harness else before
 
 
 def challenge_of(task: Task) -> Challenge:
@@ -38,12 +47,11 @@ def challenge_of(task: Task) -> Challenge:
         ConfigError: its data are those of no coding task.
     """
     data = task.data
+    if not {"statement", "public_tests", "hidden_tests"} <= data.keys():
+        data = problem_of(data).task_data()
+    texts = {name: data[name] for name in _TEXTS if data.get(name)}
     return Challenge(
-        statement=data["statement"],
-        public=read_tests(data["public_tests"]),
-        hidden=read_tests(data["hidden_tests"]),
-        harness=data.get("harness", ""),
-        solution=data.get("solution"),
+        public=read_tests(data["public_tests"]), hidden=read_tests(data["hidden_tests"]), **texts
     )
 
 

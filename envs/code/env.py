@@ -4,14 +4,15 @@ Programs only ever run in a sandbox, and what they print or return is compared o
 the sandbox itself fails, the trajectory is unscored.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from agentgym.envs.code.answers import fenced, has_form
 from agentgym.envs.code.challenge import Challenge, challenge_of, example_of
+from agentgym.envs.code.formats import read_file
 from agentgym.envs.code.grading import extract_program
-from agentgym.envs.code.problems import LEVELS, draw
+from agentgym.envs.code.problems import LEVELS, draw, problems_of_split
 from agentgym.envs.code.scoring import NOTHING, Verdict, verdict_on
 from agentgym.envs.code.testing import told
 from agentgym.envs.levels import checked_levels, leveled_tasks
@@ -33,6 +34,8 @@ TOOL_SETS = {
     "files": ("list_files", "read_file", "write_file", "edit_file", "insert_lines"),
 }
 """What can be handed to the policy, by name: tools of the registry, or the env's own."""
+_GRADE = "grade"
+_CPU_S = 1.0
 _SYSTEM = (
     "Solve the task in Python. Your last message holds the whole program in one code block that "
     "begins with a line ```python and ends with a line ```, and nothing after it. It is then "
@@ -48,12 +51,16 @@ class CodeEnv(ToolEnv):
         tools: some of `TOOL_SETS`.
         partial: whether `passed` is the share of hidden tests passed, or 1.0 for all of them, and
             of the public ones, and else 0.0.
+        file: problems to ask instead, a JSON, JSON-lines or parquet file in one of the common
+            formats (see `formats.FORMATS`); one in five is held out.
         packages: installed distributions that programs may import, such as numpy.
-        cpu_s: processor seconds of one test, one call of a tool.
-        memory_mb: of a process.
+        limits: by names of `Limits`, of one test or one call of a tool; 1 s of processor time
+            unless `cpu_s` says otherwise.
+
+    Rows of a training data set may be in those formats too.
 
     Raises:
-        ConfigError: a level, a tool or a limit that does not exist.
+        ConfigError: a level, a tool or a limit that does not exist, or a file that cannot be used.
     """
 
     system_prompt = _SYSTEM
@@ -66,16 +73,15 @@ class CodeEnv(ToolEnv):
         *,
         tools: Sequence[str] = ("python", "run_tests"),
         partial: bool = True,
+        file: str | None = None,
         packages: Sequence[str] = (),
-        cpu_s: float = 1.0,
-        memory_mb: int = 512,
+        limits: Mapping[str, Any] | None = None,
     ) -> None:
         self.levels = checked_levels(levels, LEVELS)
         self.partial = partial
-        limits = replace(Limits(), cpu_s=cpu_s, memory_mb=memory_mb)
-        self.sandbox = SandboxSpec(limits=limits, packages=tuple(packages))
+        self.sandbox = SandboxSpec(limits=_limits(limits or {}), packages=tuple(packages))
         self.tools = tuple(each for name in tools for each in self._tools_named(name))
-        self._verdict: Verdict | None = None
+        self._problems = None if file is None else read_file(file)
 
     def _tools_named(self, name: str) -> tuple[Tool, ...]:
         if name not in TOOL_SETS:
@@ -98,23 +104,27 @@ class CodeEnv(ToolEnv):
         return told(challenge, graded.public, self.episode.task.data)
 
     def tasks(self, split: str = "train") -> TaskSet:
-        """Endless tasks by index; no problem has the same constants in both splits."""
+        """The file's problems, or endless ones by index; none is in both splits."""
+        if self._problems is not None:
+            return problems_of_split(self._problems, split)
         return leveled_tasks(draw, split=split, levels=self.levels)
 
     def prompt(self, task: Task) -> str:
         challenge = challenge_of(task)
         examples = [example_of(test, task.data) for test in challenge.public]
         shown = ["Examples:", *(f"- {example}" for example in examples)] if examples else []
+        if challenge.starter and challenge.starter.strip() not in challenge.statement:
+            shown += ["Begin from this code:", fenced(challenge.starter)]
         return "\n".join([challenge.statement, *shown])
 
     async def score(self, episode: Episode) -> dict[str, float | None]:
         """`passed`: of the hidden tests; `public`: of the shown ones; `runs`: whether the program
         comes to its end on those; `format`: one block of code and nothing after it."""
         challenge = challenge_of(episode.task)
-        program = extract_program(episode.answer, language=challenge.language)
-        self._verdict = await self._verdict_on(program, challenge)
-        rewards = self._verdict.rewards(partial=self.partial)
-        return {**rewards, "format": float(has_form(episode.answer, challenge.language))}
+        verdict = await self._verdict_on(extract_program(episode.answer), challenge)
+        episode.state[_GRADE] = verdict.report
+        rewards = verdict.rewards(partial=self.partial)
+        return {**rewards, "format": float(has_form(episode.answer))}
 
     async def _verdict_on(
         self, program: str | None, challenge: Challenge, *, hidden: bool = True
@@ -134,8 +144,8 @@ class CodeEnv(ToolEnv):
 
     def report(self) -> dict[str, Any]:
         """Beside the sandbox, how the tests of the answer went."""
-        told = {} if self._verdict is None else {"grade": self._verdict.report}
-        return {**super().report(), **told}
+        graded = {key: self.episode.state[key] for key in (_GRADE,) if key in self.episode.state}
+        return {**super().report(), **graded}
 
     def oracle(self, task: Task, messages: Sequence[Message]) -> Message:
         """The task's own solution.
@@ -144,6 +154,16 @@ class CodeEnv(ToolEnv):
             ConfigError: it has none.
         """
         solution = challenge_of(task).solution
-        if solution is None:
+        if not solution:
             raise ConfigError(f"task {task.id!r} has no solution, so there is no oracle for it")
         return assistant(fenced(solution))
+
+
+def _limits(given: Mapping[str, Any]) -> Limits:
+    known = [field.name for field in fields(Limits)]
+    for name in given.keys() - set(known):
+        raise ConfigError(f"limits has no {name!r}; known: {', '.join(known)}")
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"limits: {name}={value!r} must be a number")
+    return Limits(**{"cpu_s": _CPU_S, **given})

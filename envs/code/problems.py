@@ -5,7 +5,7 @@ Constants, names and inputs are drawn by the task's index; a hash of problem and
 which split they belong to, so that nothing is trained on that is evaluated.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from random import Random
 from typing import Any
@@ -22,8 +22,11 @@ from agentgym.envs.code.bank import (
     programs,
 )
 from agentgym.envs.code.bank.base import NUM_PUBLIC, Kind, Sketch, Variant, vary
-from agentgym.envs.levels import Problem
+from agentgym.envs.code.formats import CodeProblem
+from agentgym.envs.levels import SPLITS, Problem, split_of
+from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError
+from agentgym.trajectory import Task
 
 LEVELS = {
     1: "functions of one line",
@@ -107,3 +110,15 @@ def test_of(kind: Kind, entry: str, given: Any, expected: Any) -> dict[str, Any]
         return {"kind": "call", "function": entry, "args": given, "expected": expected}
     args = [entry, *given]
     return {"kind": "call", "function": "use_object", "args": args, "expected": expected}
+
+
+def problems_of_split(problems: Sequence[CodeProblem], split: str) -> TaskSet:
+    """One problem in five is held out, by a hash of its statement.
+
+    Raises:
+        ConfigError: the split is neither "train" nor "eval".
+    """
+    if split not in SPLITS:
+        raise ConfigError(f"split must be one of {list(SPLITS)}, got {split!r}")
+    chosen = [problem for problem in problems if split_of(problem.statement) == split]
+    return TaskSet(lambda i: Task(id=chosen[i].id, data=chosen[i].task_data()), len(chosen))
