@@ -15,6 +15,7 @@ import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from agentgym.checking.session import Session
 from agentgym.checking.subject import Subject, innermost
 from agentgym.envs import Env
 
+_SHARED = "agentgym.tools.sandbox.shared"
 _NUM_EPISODES = 6
 _WARM_UP = 2
 _SETTLE_S = 0.5
@@ -38,9 +40,11 @@ async def leaks(subject: Subject) -> Findings:
     """Episodes leave no thread, asyncio task, file or child process, and no env."""
     with _own_temporary_folder() as folder:
         envs = [await _episode(subject, number) for number in range(_WARM_UP)]
+        await _cool_sandboxes()
         before = _counts()
         num_before = len(os.listdir(folder))
         envs += [await _episode(subject, number) for number in range(_NUM_EPISODES)]
+        await _cool_sandboxes()
         left = await _settled(before)
         left["temporary files"] = set(sorted(os.listdir(folder))[num_before:])
     left["closed envs"] = _kept(envs)
@@ -63,6 +67,12 @@ def _own_temporary_folder() -> Iterator[str]:
             yield folder
         finally:
             tempfile.tempdir = before
+
+
+async def _cool_sandboxes() -> None:
+    """Those that are kept warm belong to the process, not to an env."""
+    if _SHARED in sys.modules:
+        await import_module(_SHARED).cool_shared()
 
 
 def _kept(envs: list[Env]) -> set[str]:

@@ -63,6 +63,15 @@ class LocalProvider:
         usable = all(probe.ok for probe in probes)
         return ProbeReport(self.backend, self.level, usable, probes, tuple(launcher.gaps))
 
+    async def cool(self) -> None:
+        """End the sandboxes that are kept warm; the next `open` begins to keep some again."""
+        await spawner.run(lambda: None)
+        with self._lock:
+            warm = list(self._warm)
+            self._warm.clear()
+        for connection in warm:
+            await connection.close()
+
     async def aclose(self) -> None:
         """See `SandboxProvider`."""
         self._closed = True

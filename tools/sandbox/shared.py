@@ -12,6 +12,7 @@ from agentgym.errors import UsageError
 from agentgym.threads import Worker, run_coroutine
 from agentgym.tools.sandbox.base import SandboxProvider
 from agentgym.tools.sandbox.choose import Choice, choose
+from agentgym.tools.sandbox.provider import LocalProvider
 from agentgym.tools.sandbox.settings import SandboxSettings
 
 
@@ -85,6 +86,14 @@ def shared_report() -> dict[str, Any]:
         return {}
     backend, level, _, _, gaps = _shared.outcome.report
     return {"backend": backend, "level": int(level), "not_covered": list(gaps)}
+
+
+async def cool_shared() -> None:
+    """End the sandboxes that are kept warm, for whoever counts what else is open."""
+    if isinstance(_shared.outcome, Choice) and isinstance(
+        provider := _shared.outcome.provider, LocalProvider
+    ):
+        await provider.cool()
 
 
 def close_shared() -> None:
