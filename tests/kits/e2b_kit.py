@@ -55,7 +55,7 @@ class Running:
 
     id: str
     process: "subprocess.Popen[bytes]"
-    socket: socket.socket
+    writer: asyncio.StreamWriter
     metadata: dict[str, str]
     asked: dict[str, Any]
     ends: datetime
@@ -95,7 +95,12 @@ class StandIn:
         return {"api_key": KEY, "api_url": self.url, "sandbox_url": self.url}
 
     def fail(self, kind: str, *faults: Fault) -> None:
-        """Have the next requests of a kind go wrong: create, execute, kill, timeout, health, list."""
+        """Have the next requests of a kind go wrong.
+
+        Args:
+            kind: create, execute, kill, timeout, health or list.
+            faults: one for each request.
+        """
         self._faults[kind].extend(faults)
 
     def count(self, kind: str) -> int:
@@ -129,7 +134,7 @@ class StandIn:
             machine.timer.cancel()
         if machine.reader is not None:
             machine.reader.cancel()
-        machine.socket.close()
+        machine.writer.close()
         with suppress(ProcessLookupError):
             os.killpg(machine.process.pid, signal.SIGKILL)
         machine.process.wait()
@@ -182,7 +187,7 @@ class StandIn:
         if len(self.running) >= self._most:
             return web.json_response({"code": 429, "message": "too many"}, status=429)
         self.created.append(body)
-        machine = self._start(body)
+        machine = await self._start(body)
         self._keys[key] = machine.id
         self.most_at_once = max(self.most_at_once, len(self.running))
         return _created(machine.id)
@@ -248,21 +253,21 @@ class StandIn:
 
     # machines
 
-    def _start(self, body: dict[str, Any]) -> Running:
+    async def _start(self, body: dict[str, Any]) -> Running:
         ours, theirs = socket.socketpair()
         process, release = _spawn(self._launcher, theirs)
         theirs.close()
-        ours.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=ours, limit=2**28)
         machine = Running(
             id="i" + uuid.uuid4().hex[:20],
             process=process,
-            socket=ours,
+            writer=writer,
             metadata=body.get("metadata", {}),
             asked=body,
             ends=datetime.now(UTC),
             release=release,
         )
-        machine.reader = asyncio.create_task(self._read(machine))
+        machine.reader = asyncio.create_task(self._read(machine, reader))
         self.running[machine.id] = machine
         self._set_life(machine, body.get("timeout", 15))
         return machine
@@ -274,9 +279,7 @@ class StandIn:
         loop = asyncio.get_running_loop()
         machine.timer = loop.call_later(seconds, self.end, machine.id)
 
-    def _send(
-        self, machine: Running, body: dict[str, Any]
-    ) -> "tuple[int, asyncio.Queue[Any]]":
+    def _send(self, machine: Running, body: dict[str, Any]) -> "tuple[int, asyncio.Queue[Any]]":
         machine.number += 1
         events = machine.queues[machine.number] = asyncio.Queue()
         context = body.get("context_id") or "default"
@@ -285,17 +288,16 @@ class StandIn:
         return machine.number, events
 
     def _tell(self, machine: Running, request: dict[str, Any]) -> None:
-        machine.socket.setblocking(True)
-        machine.socket.sendall((json.dumps(request) + "\n").encode())
-        machine.socket.setblocking(False)
+        machine.writer.write((json.dumps(request) + "\n").encode())
 
-    async def _read(self, machine: Running) -> None:
-        reader, _ = await asyncio.open_connection(sock=machine.socket, limit=2**28)
+    async def _read(self, machine: Running, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
             message = json.loads(line)
             if "died" in message:
                 for queue in machine.queues.values():
-                    queue.put_nowait({"type": "error", "name": "Died", "value": "", "traceback": ""})
+                    queue.put_nowait(
+                        {"type": "error", "name": "Died", "value": "", "traceback": ""}
+                    )
                     queue.put_nowait(None)
             elif message["n"] in machine.queues:
                 machine.queues[message["n"]].put_nowait(message["event"])

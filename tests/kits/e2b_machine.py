@@ -43,10 +43,6 @@ class Machine:
 
     def do(self, request):
         name = request["context"]
-        if request["op"] == "restart":
-            self.stop(name)
-        if request["op"] == "remove":
-            return self.stop(name)
         if name not in self.contexts:
             self.contexts[name] = Context(name, [c.events for c in self.contexts.values()])
         context = self.contexts[name]
@@ -54,12 +50,6 @@ class Machine:
             os.write(context.requests, (json.dumps(request) + "\n").encode())
         if request["op"] == "interrupt":
             os.kill(context.pid, signal.SIGINT)
-
-    def stop(self, name):
-        context = self.contexts.pop(name, None)
-        if context is not None:
-            os.kill(context.pid, signal.SIGKILL)
-            os.waitpid(context.pid, 0)
 
     def relay(self, context):
         data = os.read(context.events, 65536)
@@ -91,7 +81,10 @@ class Lines:
         self.fd, self.rest, self.over = fd, b"", False
 
     def read(self):
-        data = os.read(self.fd, 2**20)
+        try:
+            data = os.read(self.fd, 2**20)
+        except ConnectionResetError:
+            data = b""
         self.over = not data
         *whole, self.rest = (self.rest + data).split(b"\n")
         return whole
@@ -145,7 +138,7 @@ def run(code, names, emit):
             value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
             if value is not None:
                 emit(type="result", text=repr(value), is_main_result=True)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - it is the interpreter
         text = traceback.format_exc()
         emit(type="error", name=type(error).__name__, value=str(error), traceback=text)
     finally:

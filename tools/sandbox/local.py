@@ -11,7 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from agentgym.errors import SandboxError, ToolError
 from agentgym.tools.sandbox import requests
@@ -23,15 +23,45 @@ from agentgym.tools.sandbox.base import (
     SandboxSpec,
     Script,
 )
-from agentgym.tools.sandbox.connection import Connection, LostError
+from agentgym.tools.sandbox.connection import LostError
 from agentgym.tools.sandbox.inside.meter import MAX_STRETCH
-from agentgym.tools.sandbox.launch import Launcher
 from agentgym.tools.sandbox.limits import Limits
 from agentgym.tools.sandbox.slots import Slots
 from agentgym.tools.sandbox.verdict import judge, read_evidence
 
 _SPARE_S = 15.0
-Connect = Callable[[SandboxSpec], Awaitable[Connection]]
+
+
+class Link(Protocol):
+    """A connection to a runner, wherever it is; see `connection.Connection`."""
+
+    @property
+    def is_alive(self) -> bool: ...
+
+    async def ask(
+        self,
+        requests: Sequence[requests.Request],
+        num_answers: int,
+        timeout_s: float,
+        take: Callable[[dict[str, Any]], None],
+    ) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Wall(Protocol):
+    """What a sandbox is called by."""
+
+    @property
+    def backend(self) -> str: ...
+
+    @property
+    def level(self) -> Level: ...
+
+
+Connect = Callable[[SandboxSpec], Awaitable[Link]]
 
 
 class LocalSandbox:
@@ -48,18 +78,18 @@ class LocalSandbox:
 
     def __init__(
         self,
-        launcher: Launcher,
+        launcher: Wall,
         spec: SandboxSpec,
         *,
         connect: Connect,
-        connection: Connection,
+        connection: Link,
         slots: Slots,
         forget: "Callable[[LocalSandbox], None]",
     ) -> None:
         self.backend, self.level = launcher.backend, Level(launcher.level)
         self.id = uuid.uuid4().hex[:12]
         self._spec, self._connect, self._slots = spec, connect, slots
-        self._connection: Connection | None = connection
+        self._connection: Link | None = connection
         self._past: list[requests.Request] = []
         self._turn = asyncio.Lock()
         self._forget = forget
@@ -201,7 +231,7 @@ class LocalSandbox:
             await asyncio.shield(self._drop())
             raise
 
-    async def _live(self) -> Connection:
+    async def _live(self) -> Link:
         """A connection that works, in which everything has been done that was asked before.
 
         Raises:

@@ -38,6 +38,7 @@ class Bridge:
     """The runner of this machine, and the call under way."""
 
     def __init__(self) -> None:
+        self.token = os.urandom(8).hex()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._base = ""
@@ -49,13 +50,18 @@ class Bridge:
 
     def ask(self, call: dict[str, Any]) -> dict[str, Any]:
         """The answers to a call's questions; fewer, and why, if the runner was lost."""
+        if call["token"] not in ("", self.token):
+            return self._answer("the service's interpreter was started anew")
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             if call["id"] != self._id:
                 self._begin(call)
-            return {"answers": self._answers, "lost": self._finish(call)}
+            return self._answer(self._finish(call))
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+    def _answer(self, lost: str) -> dict[str, Any]:
+        return {"answers": self._answers, "lost": lost, "token": self.token}
 
     def _begin(self, call: dict[str, Any]) -> None:
         if self._waiting:
@@ -93,15 +99,16 @@ class Bridge:
         mine, theirs = socket.socketpair()
         control = os.dup2(theirs.fileno(), start["control"])
         theirs.close()
-        self._process = subprocess.Popen(
-            _command(start["command"]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=open(os.path.join(self._base, "errors"), "wb"),
-            pass_fds=(control,),
-            start_new_session=True,
-            env={"LANG": "C.UTF-8"},
-        )
+        with open(os.path.join(self._base, "errors"), "wb") as errors:
+            self._process = subprocess.Popen(
+                _command(start["command"]),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=(control,),
+                start_new_session=True,
+                env={"LANG": "C.UTF-8"},
+            )
         os.close(control)
         self._socket, self._buffer = mine, b""
         code = _code(start["modules"])

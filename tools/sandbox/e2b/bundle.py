@@ -8,6 +8,7 @@ import base64
 import importlib.resources
 import json
 import marshal
+import uuid
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -41,12 +42,14 @@ def cell(question: Mapping[str, Any], marker: str) -> str:
 
 
 def question(
-    id: str, spec: SandboxSpec, requests: Sequence[Mapping[str, Any]], seconds: float
+    token: str, spec: SandboxSpec, requests: Sequence[Mapping[str, Any]], seconds: float
 ) -> dict[str, Any]:
     """A call: requests to the runner, which is started first if there is none.
 
+    It has an id: asked again, it is not run again.
+
     Args:
-        id: of the call; asked again under it, it is not run again.
+        token: of the bridge that must answer; any one, if empty.
         spec: what the sandbox was opened with.
         requests: in the words of `requests`.
         seconds: longest wait for each answer.
@@ -55,7 +58,8 @@ def question(
         {"request": dict(request), "answered": request["op"] != "program", "seconds": seconds}
         for request in requests
     ]
-    return {"id": id, "questions": asked, "start": {**_start(), "config": _config(spec)}}
+    start = {**_start(), "config": _config(spec)}
+    return {"id": uuid.uuid4().hex, "token": token, "questions": asked, "start": start}
 
 
 def _config(spec: SandboxSpec) -> dict[str, Any]:

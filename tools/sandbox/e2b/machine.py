@@ -13,7 +13,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentgym.errors import SandboxError, boundary
 from agentgym.tools.sandbox.base import SandboxSpec
@@ -40,6 +40,7 @@ class Machine:
         self._ends_at = time.monotonic() + service.terms.life_s
         self._last_end = time.monotonic() + service.terms.most_life_s
         self._over = False
+        self._token = ""
         self._keeper = asyncio.create_task(self._keep())
 
     @classmethod
@@ -97,7 +98,7 @@ class Machine:
         self, requests: Sequence[Mapping[str, Any]], seconds: float
     ) -> tuple[list[dict[str, Any]], str]:
         """The answers, and what stopped them; a question is sent again until it is answered."""
-        question = bundle.question(uuid.uuid4().hex, self._spec, requests, seconds)
+        question = bundle.question(self._token, self._spec, requests, seconds)
         last: BaseException | None = None
         for attempt in range(self._service.terms.attempts):
             if attempt:
@@ -127,7 +128,9 @@ class Machine:
                     )
         except TimeoutError:
             raise LostError(f"the machine said nothing for {silence_s:g} s") from None
-        return _answers(execution, marker)
+        answer = _answer(execution, marker)
+        self._token = answer.token
+        return answer.answers, answer.lost
 
     async def _decide(self, error: ServiceError) -> None:
         """Return if the question is worth repeating.
@@ -207,7 +210,15 @@ class _Ear:
         self._limit.reschedule(asyncio.get_running_loop().time() + self._silence_s)
 
 
-def _answers(execution: Any, marker: str) -> tuple[list[dict[str, Any]], str]:
+class _Answer(NamedTuple):
+    """Of the bridge."""
+
+    answers: list[dict[str, Any]]
+    lost: str
+    token: str
+
+
+def _answer(execution: Any, marker: str) -> _Answer:
     """What stands between the markers.
 
     Raises:
@@ -218,13 +229,15 @@ def _answers(execution: Any, marker: str) -> tuple[list[dict[str, Any]], str]:
         said = execution.error.name if execution.error else "it said nothing"
         raise ServiceError(f"the interpreter did not answer: {said}")
     try:
-        answer = json.loads(_unpacked(parts[1]))
-        answers, lost = answer["answers"], answer["lost"]
-    except (ValueError, TypeError, KeyError, RecursionError, zlib.error) as error:
+        answer = _Answer(**json.loads(_unpacked(parts[1])))
+    except (ValueError, TypeError, RecursionError, zlib.error) as error:
         raise ServiceError(f"the interpreter answered nonsense: {error}") from error
+    answers, *texts = answer
     if not isinstance(answers, list) or not all(isinstance(a, dict) for a in answers):
         raise ServiceError("the interpreter answered nonsense")
-    return answers, str(lost)
+    if not all(isinstance(text, str) for text in texts):
+        raise ServiceError("the interpreter answered nonsense")
+    return answer
 
 
 def _unpacked(text: str) -> bytes:

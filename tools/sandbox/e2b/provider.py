@@ -17,6 +17,7 @@ from agentgym.tools.sandbox.e2b.sandbox import E2BSandbox
 from agentgym.tools.sandbox.e2b.service import Service, Terms
 from agentgym.tools.sandbox.e2b.sweeping import Leases
 from agentgym.tools.sandbox.limits import Limits
+from agentgym.tools.sandbox.local import LocalSandbox
 from agentgym.tools.sandbox.slots import Slots
 
 KEY = "E2B_API_KEY"
@@ -71,7 +72,7 @@ class E2BProvider:
             rate=Rate(per_second, burst=max(1, round(per_second))),
             leases=Leases(connection),
         )
-        self._open: set[E2BSandbox] = set()
+        self._open: set[LocalSandbox] = set()
 
     async def open(self, spec: SandboxSpec | None = None) -> E2BSandbox:
         """See `SandboxProvider`."""

@@ -1,7 +1,6 @@
 """A sandbox whose runner is on a machine of E2B: the same calls over another connection."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from agentgym.tools.sandbox.base import Level, SandboxSpec
 from agentgym.tools.sandbox.e2b.machine import Machine
@@ -10,6 +9,8 @@ from agentgym.tools.sandbox.slots import Slots
 
 
 class _Elsewhere:
+    """Its name and level."""
+
     backend = "e2b"
     level = Level.VM
 
@@ -23,7 +24,7 @@ class E2BSandbox(LocalSandbox):
         connect: Callable[[SandboxSpec], Awaitable[Machine]],
         machine: Machine,
         *,
-        forget: "Callable[[E2BSandbox], None]",
+        forget: Callable[[LocalSandbox], None],
     ) -> None:
         super().__init__(
             _Elsewhere(),
