@@ -7,7 +7,7 @@ run gets a sandbox of its own. A failure of the infrastructure raises, so that i
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, NamedTuple
 
@@ -94,8 +94,6 @@ class Grading:
     spec: SandboxSpec
     limits: Limits | None
     random: Random
-    files: dict[str, bytes] = field(default_factory=dict)
-    """Written into the program's sandbox before it is run."""
 
     async def run(self, program: str, plans: Sequence[Plan]) -> Graded:
         """Grade a program.
@@ -111,8 +109,6 @@ class Grading:
         ]
         self.random.shuffle(jobs)
         async with self._opened() as sandbox:
-            for path, data in self.files.items():
-                await sandbox.write_file(path, data)
             await self._ask(sandbox, program, jobs)
             played = await self._judge(sandbox, program, plans, jobs)
         results = [_result_of(i, p, jobs, played.get(i)) for i, p in enumerate(plans)]
