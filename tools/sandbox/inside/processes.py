@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -88,8 +89,9 @@ class Family:
         """Kill all but one, again until none is left; whether there was any."""
         found = False
         for _ in range(_ROUNDS):
-            reap(spared)
+            self._halt()
             others = [p for p in self.members() if p.pid != spared and not p.is_zombie]
+            reap(spared)
             if not others:
                 return found
             found = True
@@ -97,6 +99,16 @@ class Family:
                 _kill(process.pid)
             time.sleep(0.0005)
         raise RuntimeError("processes of the sandbox cannot be killed")
+
+    def _halt(self) -> None:
+        """Stop all at one instant, so that none can fork itself out of the way.
+
+        Only where nothing else can be hit: the first process of its namespace, or no root.
+        """
+        reaches_ours = self._runner == 1 if self._owns_pids else self._owns_uid and self._uid != 0
+        if reaches_ours:
+            with suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGSTOP)
 
 
 def reap(spared: int | None = None) -> None:
