@@ -1,5 +1,6 @@
 """What the attacks of the self-test aim at: made for them, and gone afterwards."""
 
+import os
 import secrets
 import shutil
 import socket
@@ -14,6 +15,7 @@ import pydantic
 
 import agentgym
 from agentgym.errors import SandboxError
+from agentgym.tools.sandbox.layout import this_machine
 from agentgym.tools.sandbox.limits import MIB, Limits
 from agentgym.tools.sandbox.uids import is_real_root
 
@@ -23,6 +25,14 @@ _VARIABLES = [
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
 ]
 """What code in a sandbox has, and Python and shells add."""
+
+
+def _owned_by_root() -> str:
+    """A folder that code may read; empty if this process is not root or there is none."""
+    if not is_real_root():
+        return ""
+    roots = this_machine().roots
+    return next((root for root in roots if os.stat(root).st_uid == 0), "")
 
 
 class Aims:
@@ -54,7 +64,7 @@ class Aims:
             "secrets": [str(self._file), agentgym.__file__, pydantic.__file__],
             "writable": str(self._file),
             "variables": _VARIABLES,
-            "is_root": is_real_root(),
+            "owned_by_root": _owned_by_root(),
             "marker": self._marker,
             "pid": self._process.pid,
             "port": self._port,

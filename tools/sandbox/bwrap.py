@@ -24,12 +24,17 @@ from agentgym.tools.sandbox.starting import data_fds, try_start
 
 _OPTIONS = ("--size", "--perms", "--as-pid-1", "--die-with-parent", "--seccomp")
 _NO_USERNS = "--disable-userns"
+CHANGES_USER = "/usr/bin/setpriv"
 _UID = 1000
 """What the code takes itself for, where it has a user namespace."""
 
 
 class Way(Enum):
-    """Where the user is changed."""
+    """Where the user is changed.
+
+    INSIDE, bubblewrap stays another user's than what it started, so the kernel does not end one
+    with the other: there only the control socket tells the runner that the trainer is gone.
+    """
 
     BEFORE = "own uid, then namespaces"
     INSIDE = "namespaces by root, own uid inside"
@@ -60,29 +65,28 @@ class BwrapLauncher:
         paths = [PACKAGES] if packages else []
         environment = layout.environment(WORKDIR, import_paths=paths)
         taken = None if self.way is Way.NONE else uids.available().take()
-        uid = taken if taken is not None and self.way is Way.INSIDE else _UID
         release = partial(uids.give_back, taken)
+        files = _files(taken if taken is not None and self.way is Way.INSIDE else _UID)
         try:
-            passwd, group, calls = data_fds([*_names(uid), _filter()])
+            calls, *contents = data_fds([_filter(), *files.values()])
         except OSError as error:
             release()
             raise SandboxError(f"no descriptors for a sandbox: {error}") from error
         argv = [
+            *(_change_to(taken) if self.way is Way.BEFORE else ()),
             self.program,
             *_namespaces(self.way, self.program),
-            *("--perms", "0444", "--file", str(passwd), "/etc/passwd"),
-            *("--perms", "0444", "--file", str(group), "/etc/group"),
+            *_written(dict(zip(files, contents, strict=True))),
             *view(layout, packages, disk_mb=spec.limits.disk_mb),
             *("--seccomp", str(calls)),
             "--",
-            *(_change_to(uid) if self.way is Way.INSIDE else ()),
+            *(_change_to(taken) if self.way is Way.INSIDE else ()),
             *runner(layout.python),
         ]
         return Launch(
             argv=argv,
             env=environment,
-            pass_fds=(passwd, group, calls),
-            user=taken if self.way is Way.BEFORE else None,
+            pass_fds=(calls, *contents),
             config=_config(environment, paths, owns_uid=taken is not None),
             release=release,
         )
@@ -112,23 +116,24 @@ def _namespaces(way: Way, program: str) -> Iterator[str]:
         yield _NO_USERNS
 
 
-def _change_to(uid: int) -> list[str]:
-    return [
-        "/usr/bin/setpriv",
-        f"--reuid={uid}",
-        f"--regid={uid}",
-        "--clear-groups",
-        "--bounding-set=-all",
-        "--inh-caps=-all",
-        "--no-new-privs",
-        "--",
-    ]
+def _change_to(uid: int | None) -> Iterator[str]:
+    """A program does it: changing users between fork and exec would copy the whole trainer."""
+    yield from (CHANGES_USER, f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
+    yield from ("--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--")
 
 
-def _names(uid: int) -> tuple[bytes, bytes]:
-    """The files that name users and groups."""
-    passwd = f"sandbox:x:{uid}:{uid}::{WORKDIR}:/bin/sh\n"
-    return passwd.encode(), f"sandbox:x:{uid}:\n".encode()
+def _files(uid: int) -> dict[str, bytes]:
+    """Files that programs look for, by path."""
+    return {
+        "/etc/passwd": f"sandbox:x:{uid}:{uid}::{WORKDIR}:/bin/sh\n".encode(),
+        "/etc/group": f"sandbox:x:{uid}:\n".encode(),
+        "/etc/hosts": b"127.0.0.1 localhost sandbox\n::1 localhost\n",
+    }
+
+
+def _written(files: dict[str, int]) -> Iterator[str]:
+    for path, fd in files.items():
+        yield from ("--perms", "0444", "--file", str(fd), path)
 
 
 def _config(environment: dict[str, str], paths: list[str], *, owns_uid: bool) -> dict[str, Any]:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from agentgym.tools.sandbox import hints, uids
 from agentgym.tools.sandbox.base import Probe
-from agentgym.tools.sandbox.bwrap import BwrapLauncher, Way
+from agentgym.tools.sandbox.bwrap import CHANGES_USER, BwrapLauncher, Way
 from agentgym.tools.sandbox.layout import this_machine
 
 _SYSTEM = "/usr/bin/bwrap"
-_CHANGES_USER = "/usr/bin/setpriv"
 
 
 def launchers() -> Iterator[BwrapLauncher]:
@@ -39,13 +38,13 @@ def programs() -> tuple[str, ...]:
 
 def ways(program: str) -> tuple[Way, ...]:
     """How this process could use one, best first."""
+    can_change = bool(uids.available().free) and os.access(CHANGES_USER, os.X_OK)
     if not uids.is_real_root():
-        return (Way.BEFORE, Way.NONE) if uids.available().free else (Way.NONE,)
-    if not uids.available().free:
+        return (Way.BEFORE, Way.NONE) if can_change else (Way.NONE,)
+    if not can_change:
         return ()
-    inside = (Way.INSIDE,) if os.access(_CHANGES_USER, os.X_OK) else ()
     needed = [*this_machine().roots, program, sysconfig.get_path("purelib")]
-    return inside if uids.closed_to_others(needed) else (Way.BEFORE, *inside)
+    return (Way.INSIDE,) if uids.closed_to_others(needed) else (Way.BEFORE, Way.INSIDE)
 
 
 def absence() -> Probe:
@@ -55,6 +54,4 @@ def absence() -> Probe:
     free = uids.available()
     if not free.free:
         return Probe("user", False, free.reason, "run it as an ordinary user")
-    closed = uids.closed_to_others(this_machine().roots)
-    reason = f"other users may not enter {closed}, and there is no {_CHANGES_USER}"
-    return Probe("user", False, reason, f"install util-linux; or {hints.UNREADABLE}")
+    return Probe("user", False, f"root, and no {CHANGES_USER}", "install util-linux")

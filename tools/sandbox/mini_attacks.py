@@ -16,6 +16,8 @@ from typing import Any
 Aims = dict[str, Any]
 _NEW_USER_NAMESPACE = 0x10000000
 _PATIENCE_S = 0.5
+_UNTIL_STOPPED_S = 3.0
+"""Where nothing was refused, whoever watches must stop the code."""
 
 
 def attempt(aims: Aims) -> dict[str, str]:
@@ -24,22 +26,20 @@ def attempt(aims: Aims) -> dict[str, str]:
 
 
 def multiply(most: int) -> int:
-    """How many children could be made, up to `most`; they wait for the end of a pipe."""
+    """How many children could be made, up to `most`; they wait until they are killed."""
     children: list[int] = []
-    read, write = os.pipe()
     try:
         while len(children) < most:
             child = os.fork()
             if child == 0:
-                os.close(write)
-                os.read(read, 1)
+                time.sleep(60)
                 os._exit(0)
             children.append(child)
+        time.sleep(_UNTIL_STOPPED_S)
     except OSError:
         pass
-    time.sleep(0.15)
-    os.close(write)
     for child in children:
+        os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     return len(children)
 
@@ -52,9 +52,9 @@ def fill(size: int, megabytes: int) -> int:
             with open(f"fill-{count}", "wb") as file:
                 file.write(b"x" * size)
             count += 1
+        time.sleep(_UNTIL_STOPPED_S)
     except OSError:
-        return count
-    time.sleep(0.2)
+        pass
     return count
 
 
@@ -168,15 +168,16 @@ def _namespaces(_aims: Aims) -> str:
 
 
 def _root(aims: Aims) -> str:
-    """The machine's own uid 0, whatever it is called in here."""
-    uid = os.geteuid()
-    try:
-        with open("/proc/self/uid_map") as file:
-            maps = [[int(number) for number in line.split()] for line in file]
-    except OSError:
-        maps = [[0, 0, 2**32]]
-    outside = [to + uid - start for start, to, count in maps if start <= uid < start + count]
-    return "uid 0 of this machine" if outside == [0] and aims["is_root"] else ""
+    """The machine's own uid 0, whatever it is called in here: it owns what root owns out there."""
+    path = aims["owned_by_root"]
+    is_root = path and os.stat(path).st_uid == os.geteuid()
+    return "uid 0 of this machine" if is_root else ""
+
+
+def _settings(_aims: Aims) -> str:
+    path = "/proc/sys/kernel/core_pattern"
+    os.close(os.open(path, os.O_WRONLY))
+    return path
 
 
 _ATTACKS: dict[str, Callable[[Aims], str]] = {
@@ -190,5 +191,6 @@ _ATTACKS: dict[str, Callable[[Aims], str]] = {
     "memory is limited": _memory,
     "no memory beside the limit": _hidden_memory,
     "not root": _root,
+    "settings of the machine cannot be changed": _settings,
     "no new namespaces": _namespaces,
 }

@@ -33,8 +33,10 @@ class Uids(NamedTuple):
         """One that no sandbox of this process has.
 
         Raises:
-            SandboxError: all are taken.
+            SandboxError: all are taken, or there are none.
         """
+        if not self.free:
+            raise SandboxError(f"no other user for a sandbox: {self.reason}")
         with _lock:
             for _ in range(1000):
                 uid = random.SystemRandom().choice(self.free)
