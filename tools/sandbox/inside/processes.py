@@ -9,6 +9,7 @@ from typing import NamedTuple
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 _ROUNDS = 200
+_CAP_KILL = 5
 
 
 class Process(NamedTuple):
@@ -65,8 +66,21 @@ class Family:
     """
 
     def __init__(self, *, owns_pids: bool, owns_uid: bool) -> None:
-        self._owns_pids, self._owns_uid = owns_pids, owns_uid
         self._runner, self._uid = os.getpid(), os.getuid()
+        self._owns_pids = owns_pids and self._runner == 1
+        self._owns_uid = owns_uid and self._uid != 0 and self._is_alone()
+        if (owns_pids, owns_uid) != (self._owns_pids, self._owns_uid):
+            raise RuntimeError("the sandbox shares what it should have for itself")
+
+    def _is_alone(self) -> bool:
+        """Whether no other process has this user, and this one has no power over other users'.
+
+        What is stopped and killed later must be the sandbox's alone.
+        """
+        if _capabilities() >> _CAP_KILL & 1:
+            return False
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return all(pid == self._runner or _owner(pid) != self._uid for pid in pids)
 
     def members(self) -> list[Process]:
         """Those alive, and zombies."""
@@ -128,6 +142,12 @@ def num_threads_of_user() -> int:
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     mine = [process for pid in pids if _owner(pid) == os.getuid() and (process := read(pid))]
     return sum(process.num_threads for process in mine)
+
+
+def _capabilities() -> int:
+    with open("/proc/self/status", "rb") as file:
+        line = next(line for line in file if line.startswith(b"CapEff:"))
+    return int(line.split()[1], 16)
 
 
 def _owner(pid: int) -> int:
