@@ -1,0 +1,100 @@
+"""Programs as a reward: any env whose tasks carry tests can pay for them."""
+
+import pytest
+from local_kit import launchers, provider
+
+from agentgym.envs import Task
+from agentgym.envs.code.answers import fenced
+from agentgym.errors import ConfigError
+from agentgym.messages import Message, assistant, user
+from agentgym.registry import REWARDS
+from agentgym.rewards import Rubric
+from agentgym.rewards.code import CodeReward
+from agentgym.rewards.rubric import ERRORS
+from agentgym.tools.sandbox.provider import LocalProvider
+from agentgym.trajectory import RolloutOutput, StopReason
+
+VERIFIABLE = Task(
+    id="v",
+    data={
+        "prompt": "Print the sum of the numbers.",
+        "verification_info": {
+            "language": "python",
+            "test_cases": [
+                {"input": "1 2\n", "output": "3\n", "type": "stdin_stdout"},
+                {"input": "5\n", "output": "5\n", "type": "stdin_stdout"},
+            ],
+        },
+    },
+)
+RIGHT = fenced("print(sum(map(int, input().split())))")
+
+
+def played(*said: str | Message) -> RolloutOutput:
+    messages = [m if isinstance(m, Message) else assistant(m) for m in said]
+    return RolloutOutput(
+        request_id="r",
+        group_id="g",
+        task_id="v",
+        env="e",
+        seed=0,
+        messages=(user("?"), *messages),
+        segments=(),
+        stop_reason=StopReason.FINAL_ANSWER,
+    )
+
+
+async def score(*said: str | Message, task: Task = VERIFIABLE, **settings: object) -> float | None:
+    judge = CodeReward(provider=provider(), **settings)  # type: ignore[arg-type]
+    return await judge(played(*said), task)
+
+
+@pytest.mark.parametrize(
+    ("said", "passed"),
+    [
+        (RIGHT, 1.0),
+        (f"<think>Easy.</think>\n<answer>\n{RIGHT}\n</answer>", 1.0),
+        (fenced("print(3)"), 0.5),
+        (fenced("print(input().split()[0])"), 0.5),
+        (fenced("raise SystemExit(0)"), 0.0),
+        (fenced("print(3", "javascript"), 0.0),
+        ("It is 3.", 0.0),
+        ("", 0.0),
+    ],
+)
+async def test_the_share_of_tests_passed_is_the_reward(said: str, passed: float):
+    assert await score(said) == passed
+
+
+async def test_only_the_last_message_counts():
+    thought = Message(role="assistant", content="Hm.", reasoning=RIGHT)
+
+    assert await score(RIGHT, "Never mind.") == 0.0
+    assert await score("Hm.", RIGHT) == 1.0
+    assert await score(thought) == 0.0
+
+
+async def test_it_can_be_all_or_nothing():
+    assert await score(fenced("print(3)"), partial=False) == 0.0
+    assert await score(RIGHT, partial=False) == 1.0
+
+
+async def test_a_sandbox_that_fails_leaves_it_unscored():
+    """Not 0: the program is not to blame."""
+    closed = LocalProvider(next(iter(launchers().values())), warm=0)
+    await closed.aclose()
+    scored = await Rubric({"code": CodeReward(provider=closed)}).score_one(
+        played(RIGHT), VERIFIABLE
+    )
+
+    assert scored.rewards == {"code": None}
+    assert "sandbox" in scored.rollout_infos[ERRORS]["code"]
+
+
+async def test_tasks_without_tests_are_the_callers_fault():
+    with pytest.raises(ConfigError, match="format"):
+        await score(RIGHT, task=Task(id="t", data={"question": "?"}))
+
+
+async def test_it_is_registered():
+    assert isinstance(REWARDS.get("code"), CodeReward)
