@@ -9,9 +9,9 @@ import resource
 import time
 
 from agentgym.tools.sandbox.inside.config import LimitConfig
+from agentgym.tools.sandbox.inside.disk import MAX_INODES, Disk
 from agentgym.tools.sandbox.inside.processes import Family, Process, pss_mb, read, waited_s
 
-MAX_INODES = 20_000
 _MIN_FREE_MB = 1.0
 MAX_STRETCH = 4.0
 """A starved call ends after so many times its wall limit."""
@@ -42,6 +42,7 @@ class Meter:
         self._family, self._limits = family, limits
         self._pid, self._idle = pid, idle
         self._folders, self._limits_disk = folders, limits_disk
+        self._disk = Disk(folders)
         self._start = time.monotonic()
         before = read(pid)
         self._own_before = before.own_cpu_s if before else 0.0
@@ -87,7 +88,7 @@ class Meter:
             return "memory"
         if sum(p.num_threads for p in active) > limits["processes"] + 1:
             return "processes"
-        return "disk" if self._disk_is_full() else None
+        return "disk" if self._disk_is_full(members) else None
 
     def _before(self, process: Process) -> tuple[float, float]:
         same = process.pid == self._pid
@@ -97,21 +98,11 @@ class Meter:
         before = self._waited_before if process.pid == self._pid else 0.0
         return waited_s(process.pid) - before
 
-    def _disk_is_full(self) -> bool:
+    def _disk_is_full(self, members: list[Process]) -> bool:
         """A file system of the sandbox's own bounds bytes, but not the number of files."""
         if not self._limits_disk:
             return any(_num_inodes(folder) > MAX_INODES for folder in self._folders)
-        used, inodes = 0, 0
-        pending = list(self._folders)
-        while pending:
-            for entry in _entries(pending.pop()):
-                used += entry.stat(follow_symlinks=False).st_blocks * 512
-                inodes += 1
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
-                if inodes > MAX_INODES or used > self._limits["disk_mb"] * 2**20:
-                    return True
-        return False
+        return self._disk.is_full([p.pid for p in members], self._limits["disk_mb"] * 2**20)
 
     def host_fault(self) -> str:
         """What the machine lacks, as opposed to the code: a disk that others have filled."""
@@ -125,22 +116,6 @@ class Meter:
 def _num_inodes(folder: str) -> int:
     status = os.statvfs(folder)
     return status.f_files - status.f_ffree
-
-
-def _entries(folder: str) -> "list[os.DirEntry[str]]":
-    try:
-        with os.scandir(folder) as entries:
-            return [entry for entry in entries if _exists(entry)]
-    except OSError:
-        return []
-
-
-def _exists(entry: "os.DirEntry[str]") -> bool:
-    try:
-        entry.stat(follow_symlinks=False)
-    except OSError:
-        return False
-    return True
 
 
 def _reaped_cpu_s() -> float:
