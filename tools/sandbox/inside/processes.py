@@ -100,18 +100,28 @@ class Family:
         return family
 
     def kill_all(self, spared: int | None = None) -> bool:
-        """Kill all but one, again until none is left; whether there was any."""
+        """Kill all but one, again until none is left; whether there was any.
+
+        Zombies are let go last: they count for the limit of processes, at which a chain of ever new
+        ones comes to a halt. None is left once two looks in a row see nothing else.
+        """
         found = False
+        before: set[int] = set()
         for _ in range(_ROUNDS):
             self._halt()
-            others = [p for p in self.members() if p.pid != spared and not p.is_zombie]
+            others = [p for p in self.members() if p.pid != spared]
+            living = [p.pid for p in others if not p.is_zombie]
+            for pid in living:
+                _kill(pid)
+            if living:
+                found = True
+                time.sleep(0.0005)
+                continue
             reap(spared)
-            if not others:
+            now = {p.pid for p in others}
+            if now == before:
                 return found
-            found = True
-            for process in others:
-                _kill(process.pid)
-            time.sleep(0.0005)
+            before = now
         raise RuntimeError("processes of the sandbox cannot be killed")
 
     def _halt(self) -> None:
