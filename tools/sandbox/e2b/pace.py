@@ -9,8 +9,8 @@ import asyncio
 import random
 import threading
 import time
-from collections import deque
-from concurrent.futures import Future
+
+from agentgym.errors import ConfigError
 
 BASE_S, MOST_S = 0.5, 20.0
 
@@ -20,63 +20,20 @@ def backoff_s(attempt: int, rng: random.Random) -> float:
     return min(MOST_S, BASE_S * 2.0**attempt) * (0.5 + rng.random() / 2)
 
 
-class Places:
-    """So many at once; first come, first served."""
-
-    def __init__(self, number: int) -> None:
-        self._free = number
-        self._waiting: deque[Future[None]] = deque()
-        self._lock = threading.Lock()
-
-    async def take(self) -> None:
-        """Wait for a place; it is held until `give_back`."""
-        with self._lock:
-            if self._free > 0:
-                self._free -= 1
-                return
-            turn: Future[None] = Future()
-            self._waiting.append(turn)
-        try:
-            await asyncio.wrap_future(turn)
-        except asyncio.CancelledError:
-            self._leave(turn)
-            raise
-
-    def give_back(self) -> None:
-        """Let the next one in."""
-        with self._lock:
-            while self._waiting:
-                turn = self._waiting.popleft()
-                if turn.set_running_or_notify_cancel():
-                    turn.set_result(None)
-                    return
-            self._free += 1
-
-    @property
-    def free(self) -> int:
-        """Places nobody holds or waits for."""
-        return self._free
-
-    def _leave(self, turn: "Future[None]") -> None:
-        """A place that came too late goes to the next one."""
-        with self._lock:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
-                return
-            came = turn.done() and not turn.cancelled()
-        if came:
-            self.give_back()
-
-
 class Rate:
     """So many a second, in even steps after a first burst.
 
     Args:
         per_second: how many, in the long run.
         burst: how many at once after a pause.
+
+    Raises:
+        ConfigError: it lets nothing through.
     """
 
     def __init__(self, per_second: float, burst: int = 1) -> None:
+        if not per_second > 0:
+            raise ConfigError(f"new sandboxes per second must be above 0, got {per_second}")
         self._step_s = 1.0 / per_second
         self._slack_s = self._step_s * (burst - 1)
         self._next = 0.0

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.errors import boundary
+from agentgym.errors import ConfigError, boundary
 from agentgym.tools.sandbox.e2b.errors import Kind, ServiceError, gave_up, kind_of, told
 from agentgym.tools.sandbox.e2b.pace import Rate, backoff_s
 from agentgym.tools.sandbox.e2b.sweeping import Leases
@@ -32,6 +32,12 @@ class Terms:
     """Longest wait for the service itself."""
     attempts: int = 4
     """How often a request is made that the service does not answer as it should."""
+
+    def __post_init__(self) -> None:
+        for name in ("life_s", "most_life_s", "silence_s", "request_s", "attempts"):
+            value: float = object.__getattribute__(self, name)
+            if not 0 < value < float("inf"):
+                raise ConfigError(f"E2B: {name}={value} must be positive and finite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
