@@ -99,7 +99,7 @@ class Aims:
         self._listen(socket.AF_UNIX, f"\0{self._marker}")
         self._listen(socket.AF_UNIX, str(self._folder / "socket"))
         (self._folder / "socket").chmod(0o777)
-        command = ["sh", "-c", "read line", self._marker]
+        command = ["/bin/sh", "-c", "read line", self._marker]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self._undo += [self._process.communicate, self._process.kill]
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from agentgym.errors import UsageError
 from agentgym.tools.sandbox import bwrap_find, syscalls
 from agentgym.tools.sandbox.base import Level, Probe, ProbeReport, SandboxProvider
-from agentgym.tools.sandbox.landlock import LandlockLauncher
 from agentgym.tools.sandbox.launch import Launcher
 from agentgym.tools.sandbox.provider import LocalProvider
 from agentgym.tools.sandbox.settings import UNSAFE, SandboxSettings
@@ -63,10 +62,8 @@ async def choose(settings: SandboxSettings) -> Choice:
         UsageError: none works here, or the best one is below the level that was asked for.
     """
     if settings.floor > (most := _MOST[settings.backend]):
-        wanted = f"{LEVEL_FLAG} {settings.floor:d}"
-        raise UsageError(
-            f"{wanted}: {FLAG} {settings.backend} gives level {most:d} at best; {E2B} 4"
-        )
+        gives = f"{FLAG} {settings.backend} gives level {most:d} at most"
+        raise UsageError(f"{LEVEL_FLAG} {settings.floor:d}: {gives}; level 4 is {E2B}")
     if settings.backend == "e2b":
         return await _remote(settings)
     refuse_other_systems()
@@ -87,6 +84,8 @@ def launchers(settings: SandboxSettings) -> Iterator[Launcher]:
     if settings.backend in ("auto", "bwrap"):
         yield from bwrap_find.launchers()
     if settings.backend in ("auto", "landlock"):
+        from agentgym.tools.sandbox.landlock import LandlockLauncher  # asks the kernel of Linux
+
         yield LandlockLauncher()
     if settings.backend == UNSAFE:
         yield UnsafeLauncher()
@@ -112,7 +111,7 @@ def refuse_other_systems() -> None:
     """Raise a `UsageError` where there is no wall for local code."""
     if sys.platform != "linux":
         raise UsageError(f"there is no sandbox for {sys.platform}: use Linux, or {E2B}")
-    syscalls.this_machine()
+    syscalls.machine(syscalls.this_machine())
 
 
 async def _remote(settings: SandboxSettings) -> Choice:

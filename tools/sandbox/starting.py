@@ -47,7 +47,7 @@ def try_start(launcher: Launcher) -> Probe:
     said = run.stderr.decode(errors="replace").strip()
     if run.returncode == 0 and run.stdout.decode().strip() == _UP:
         return Probe("start", True, "Python runs in it")
-    last = said.splitlines()[-1] if said else f"ended with {run.returncode} and no word"
+    last = said.splitlines()[-1].rstrip(".") if said else f"ended with {run.returncode} and no word"
     return Probe("start", False, last, hint(said))
 
 
