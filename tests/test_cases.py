@@ -75,7 +75,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         path = metafunc.config.getoption("--cases")
         own = sorted(FOLDER.glob("own_*.jsonl")) if path == FOLDER / "handed.jsonl" else []
         cases = [case for file in (path, *own) for case in _read(file)]
-        metafunc.parametrize("case", cases, ids=[case["id"] for case in cases])
+        metafunc.parametrize("case", [pytest.param(c, id=c["id"], marks=_marks(c)) for c in cases])
+
+
+def _marks(case: Mapping[str, Any]) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] if case.get("slow") else []
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

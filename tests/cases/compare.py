@@ -1,8 +1,9 @@
 """Holds what the system did against what a case expects.
 
 Rules by the form of the expectation: `any_of` one of several, `"<=3"` a bound, `X_in` one of a
-list, `X_contains` text or texts, `X_mentions` one of `a|b`, numbers within `tol`, dictionaries by
-their listed keys but a call's `arguments` whole, `never` text that may appear nowhere.
+list, `X_contains` text or texts, `X_starts_with` and `X_ends_with` a text, `X_mentions` one of
+`a|b`, numbers within `tol`, dictionaries by their listed keys but a call's `arguments` whole,
+`never` text that may appear nowhere.
 """
 
 import json
@@ -65,6 +66,9 @@ def _by_rule(key: str, wanted: Any, actual: Mapping[str, Any], tolerance: float)
     start = actual.get(key.removesuffix("_starts_with"), ABSENT)
     if start is not ABSENT and key.endswith("_starts_with"):
         return same(wanted, start[: len(wanted)], tolerance)
+    end = actual.get(key.removesuffix("_ends_with"), ABSENT)
+    if end is not ABSENT and key.endswith("_ends_with"):
+        return str(end).endswith(wanted)
     name, _, rule = key.rpartition("_")
     value = actual.get(name, ABSENT)
     if value is ABSENT:

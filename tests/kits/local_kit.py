@@ -2,9 +2,10 @@
 
 from functools import cache
 
-from agentgym.tools.sandbox import bwrap_find
+from agentgym.tools.sandbox.choose import launchers as known_launchers
 from agentgym.tools.sandbox.launch import Launcher
 from agentgym.tools.sandbox.provider import LocalProvider
+from agentgym.tools.sandbox.settings import SandboxSettings
 from agentgym.tools.sandbox.starting import try_start
 
 
@@ -12,7 +13,7 @@ from agentgym.tools.sandbox.starting import try_start
 def launchers() -> dict[str, Launcher]:
     """What starts here, by name of the level, best first."""
     found: dict[str, Launcher] = {}
-    for launcher in bwrap_find.launchers():
+    for launcher in known_launchers(SandboxSettings()):
         if launcher.level.name.lower() not in found and try_start(launcher).ok:
             found[launcher.level.name.lower()] = launcher
     return found
