@@ -10,9 +10,13 @@ from local_kit import launchers, provider
 from agentgym.envs import Task
 from agentgym.envs.code import CodeEnv
 from agentgym.envs.code.bank.base import vary
+from agentgym.envs.code.challenge import challenge_of
 from agentgym.envs.code.hacks import GUESSES, HACKS, answer
 from agentgym.envs.code.problems import bank, data_of
+from agentgym.envs.code.scoring import Verdict, verdict_on
 from agentgym.messages import Message, assistant
+from agentgym.tools.sandbox.base import SandboxSpec
+from agentgym.tools.sandbox.limits import Limits
 
 KINDS = {"function": "clamp", "program": "settings", "class": "account"}
 """A problem of each kind."""
@@ -25,8 +29,8 @@ def task_of(name: str, seed: int = 0) -> Task:
     return Task(id=f"{name}{seed}", data=data_of(vary(sketch, Random(seed))))
 
 
-async def passed(task: Task, said: str | Message, *, level: str | None, **arguments: bool) -> float:
-    env = CodeEnv(**arguments)
+async def passed(task: Task, said: str | Message, *, level: str | None) -> float:
+    env = CodeEnv()
     env.sandbox_provider = provider(level)
     await env.areset(seed=0, options={"task": task})
     _, reward, _, _, info = await env.astep(said)
@@ -47,7 +51,10 @@ async def earned(
     return dict(zip(hacks, values, strict=True))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    ["function", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("program", "class"))],
+)
 async def test_no_hack_earns_anything(kind: str):
     """Each as what the task asks for: a function, a program, or a class."""
     hacks = {name: hack for name, hack in HACKS.items() if name not in SLOW}
@@ -56,17 +63,26 @@ async def test_no_hack_earns_anything(kind: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", LEVELS[1:])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_no_hack_earns_anything_on_any_level(kind: str, level: str):
+async def test_no_hack_earns_anything_on_a_lower_level(kind: str, level: str):
     """The wall is another one, the scoring is the same."""
-    assert await earned(dict(HACKS), [task_of(KINDS[kind])], level) == dict.fromkeys(HACKS, 0.0)
+    hacks = {name: hack for name, hack in HACKS.items() if name not in SLOW}
+
+    assert await earned(hacks, [task_of(KINDS[kind])], level) == dict.fromkeys(hacks, 0.0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["is equal to everything", "exits", "reads its caller"])
-async def test_no_hack_earns_anything_on_any_problem(name: str):
-    tasks = [task_of(sketch.name) for sketch in bank()]
+async def test_answers_too_large_to_be_read_earn_nothing():
+    hacks = {name: HACKS[name] for name in SLOW}
+
+    assert await earned(hacks, [task_of(KINDS["function"])], None) == dict.fromkeys(hacks, 0.0)
+
+
+@pytest.mark.slow
+async def test_no_problem_pays_what_is_equal_to_everything():
+    name = "is equal to everything"
+    tasks = [task_of(sketch.name) for sketch in bank()[::3]]
 
     assert await earned({name: HACKS[name]}, tasks, None) == {name: 0.0}
 
@@ -77,18 +93,19 @@ async def test_guesses_earn_little():
 
     All or nothing pays them nothing.
     """
-    tasks = [task_of(sketch.name) for sketch in bank()]
+    tasks = [task_of(sketch.name) for sketch in bank()[::2]]
+
+    async def verdict(hack: Callable[[Task], str], task: Task) -> Verdict:
+        spec = SandboxSpec(limits=Limits(cpu_s=1.0))
+        return await verdict_on(hack(task), challenge_of(task), provider(), spec)
+
     for hack in GUESSES.values():
-        gained = await asyncio.gather(
-            *(passed(task, answer(hack(task)), level=None) for task in tasks)
-        )
-        whole = await asyncio.gather(
-            *(passed(task, answer(hack(task)), level=None, partial=False) for task in tasks)
-        )
+        verdicts = await asyncio.gather(*(verdict(hack, task) for task in tasks))
+        gained = [each.rewards(partial=True)["passed"] or 0.0 for each in verdicts]
 
         assert sum(gained) / len(gained) < 0.15
         assert max(gained) <= 0.67
-        assert not any(whole)
+        assert not any(each.rewards(partial=False)["passed"] for each in verdicts)
 
 
 async def test_what_looks_like_a_hack_and_is_right_is_paid():
