@@ -301,6 +301,9 @@ class StandIn:
                     queue.put_nowait(None)
             elif message["n"] in machine.queues:
                 machine.queues[message["n"]].put_nowait(message["event"])
+        if machine.id in self.running:
+            machine.reader = None
+            self.end(machine.id)
 
 
 @asynccontextmanager

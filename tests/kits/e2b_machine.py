@@ -15,6 +15,9 @@ import sys
 import time
 import traceback
 
+POWER_OFF = "/tmp/agentgym-stand-in-power-off"
+"""A file that code makes to switch its machine off, as root could over there."""
+
 
 def main(control):
     machine = Machine(socket.socket(fileno=control))
@@ -31,7 +34,9 @@ class Machine:
         lines = Lines(self.control.fileno())
         while True:
             readers = {c.events: c for c in self.contexts.values()}
-            ready = select.select([self.control.fileno(), *readers], [], [])[0]
+            ready = select.select([self.control.fileno(), *readers], [], [], 0.1)[0]
+            if os.path.exists(POWER_OFF):
+                return
             for fd in ready:
                 if fd != self.control.fileno():
                     self.relay(readers[fd])

@@ -1,4 +1,4 @@
-"""Calls in machines of E2B: run once, held to their limits inside, and fair about who is to blame."""
+"""Calls in machines of E2B: run once, held to their limits inside, blamed on the right one."""
 
 import asyncio
 import time
@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from e2b_kit import Fault, StandIn, stand_in
+from e2b_machine import POWER_OFF
 from sandbox_kit import wall
 
 from agentgym.errors import SandboxError
-from agentgym.tools.sandbox.base import Call, Outcome, Script
+from agentgym.tools.sandbox.base import Call, Outcome, SandboxSpec, Script
 from agentgym.tools.sandbox.e2b import E2BProvider, bundle
 from agentgym.tools.sandbox.e2b.errors import ServiceError
 from agentgym.tools.sandbox.e2b.machine import _answer
@@ -19,7 +20,7 @@ from agentgym.tools.sandbox.e2b.sandbox import E2BSandbox
 from agentgym.tools.sandbox.e2b.service import Terms
 from agentgym.tools.sandbox.limits import Limits
 
-COUNT = "open('runs', 'a').write('x'); len(open('runs').read())"
+COUNT = "[open('runs', 'a').write('x'), len(open('runs').read())][1]"
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ async def test_code_under_way_goes_on_when_the_connection_breaks(
     assert len(service.created) == 1
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503])
+@pytest.mark.parametrize("status", [429, 502, 503])
 async def test_a_busy_service_is_asked_again_for_the_same_call(
     service: StandIn, sandbox: E2BSandbox, status: int
 ):
@@ -122,15 +123,10 @@ async def test_a_cell_stopped_in_time_keeps_its_names(sandbox: E2BSandbox):
     assert after.value == 1
 
 
+@pytest.mark.slow
 async def test_a_long_call_is_not_taken_for_a_dead_machine(sandbox: E2BSandbox):
-    """The bridge is heard every few seconds, while the code says nothing."""
-    sandbox_silence = 7
-    async with stand_in(wall()) as service:
-        terms = Terms(silence_s=sandbox_silence)
-        provider = E2BProvider(terms=terms, per_second=100, **service.settings)
-        patient = await provider.open()
-        result = await patient.run_cell("import time; time.sleep(8); 'done'")
-        await provider.aclose()
+    """The bridge is heard every now and then, while the code says nothing."""
+    result = await sandbox.run_cell("import time; time.sleep(2.5); 'done'")
 
     assert result.value == "done"
     assert result.attempts == 1
@@ -170,26 +166,18 @@ async def test_code_that_ends_its_machine_cannot_choose_to_be_unscored(
     service: StandIn, sandbox: E2BSandbox
 ):
     """Code can be root in there and switch the machine off; twice is no chance."""
-    asked = service.count("execute")
-
-    async def switch_off() -> None:
-        for _ in range(2):
-            async with asyncio.timeout(10):
-                while service.count("execute") == asked or not service.running:
-                    await asyncio.sleep(0.02)
-            await asyncio.sleep(0.5)
-            for id in list(service.running):
-                service.end(id)
-
-    ending = asyncio.create_task(switch_off())
-    (result,) = await sandbox.run_tests("import time\ndef f(): time.sleep(3)", [Call(function="f")])
-    await ending
+    program = f"import time\ndef f():\n    open({POWER_OFF!r}, 'w').close()\n    time.sleep(9)\n"
+    (result,) = await sandbox.run_tests(program, [Call(function="f")])
 
     assert (result.outcome, result.blame, result.attempts) == (Outcome.LOST, "code", 2)
     assert not result.has_value
+    assert len(service.created) == 2
+    assert (await sandbox.run_cell("'and on it goes'")).ok
 
 
-@pytest.mark.parametrize("victim", ["os.getppid()", "bridge()"])
+@pytest.mark.parametrize(
+    "victim", ["os.getppid()", pytest.param("bridge()", marks=pytest.mark.slow)]
+)
 async def test_code_that_kills_what_runs_it_is_to_blame(sandbox: E2BSandbox, victim: str):
     """The runner, or the service's own interpreter above it; the cases around it are judged."""
     program = (
@@ -216,6 +204,7 @@ async def test_a_runner_stopped_by_the_code_is_noticed(service: StandIn, sandbox
     assert time.monotonic() - started < 60
 
 
+@pytest.mark.slow
 async def test_an_outage_is_nobodys_fault(service: StandIn, sandbox: E2BSandbox):
     """The machine is gone and there is no other: an error, which leaves the trajectory out."""
     service.fail("create", *[Fault(status=503)] * 50)
@@ -235,12 +224,17 @@ async def test_a_machine_that_never_runs_code_is_not_handed_out(service: StandIn
     assert not service.running
 
 
-async def test_a_service_that_went_away_is_infrastructure(service: StandIn, sandbox: E2BSandbox):
+@pytest.mark.slow
+async def test_a_service_that_went_away_is_infrastructure(service: StandIn):
+    terms = Terms(attempts=1, request_s=2)
+    provider = E2BProvider(terms=terms, per_second=100, **service.settings)
+    sandbox = await provider.open()
     await service.refuse()
     with pytest.raises(SandboxError):
         await sandbox.run_cell("1")
 
 
+@pytest.mark.slow
 async def test_many_at_once_are_not_mixed_up(service: StandIn):
     """32 sandboxes in flight, each with a value of its own."""
     provider = E2BProvider(machines=8, per_second=1000, **service.settings)
@@ -295,10 +289,9 @@ async def test_what_the_code_prints_is_never_taken_for_an_answer(sandbox: E2BSan
 
 def test_what_goes_in_holds_inputs_only():
     """Markers are drawn per call, and the text is small."""
-    from agentgym.tools.sandbox.base import SandboxSpec
-
-    asked = bundle.question("", SandboxSpec(), [], 1.0)
-    again = bundle.question("", SandboxSpec(), [], 1.0)
+    asked, again = (
+        bundle.question("", SandboxSpec(), [], seconds=1.0, beat_s=1.0) for _ in range(2)
+    )
 
     assert asked["id"] != again["id"]
     assert len(bundle.cell(asked, "m")) < 60_000

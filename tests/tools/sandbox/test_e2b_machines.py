@@ -20,6 +20,10 @@ from agentgym.tools.sandbox.e2b.pace import Rate
 from agentgym.tools.sandbox.e2b.service import Terms
 
 
+def slow(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.fixture
 async def service() -> AsyncIterator[StandIn]:
     async with stand_in(wall()) as service:
@@ -38,7 +42,7 @@ async def provided(service: StandIn, **settings: Any) -> AsyncIterator[E2BProvid
 async def until(condition: Any, seconds: float = 5.0) -> None:
     """Wait for something that happens by itself."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - it happens in another process
             await asyncio.sleep(0.02)
 
 
@@ -56,7 +60,7 @@ async def test_retry_after_is_honoured(service: StandIn):
     assert service.count("create") == 2
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503])
+@pytest.mark.parametrize("status", [500, slow(429), slow(502), slow(503)])
 async def test_a_busy_service_is_asked_again(service: StandIn, status: int):
     service.fail("create", Fault(status=status), Fault(status=status))
     async with provided(service) as provider:
@@ -106,6 +110,7 @@ async def test_a_machine_that_comes_after_a_cancellation_is_ended(service: Stand
         await until(lambda: service.created and not service.running)
 
 
+@pytest.mark.slow
 async def test_no_more_machines_than_there_is_room_for(service: StandIn):
     """Those that wait ask nothing, so the service has nothing to refuse."""
     service._most = 2
@@ -198,6 +203,7 @@ async def test_a_machine_in_use_is_kept_alive(service: StandIn):
         assert service.count("timeout") >= 2
 
 
+@pytest.mark.slow
 async def test_a_machine_is_kept_alive_for_so_long_only(service: StandIn):
     """What somebody forgot to close ends all the same."""
     async with provided(service, terms=Terms(life_s=1, most_life_s=1)) as provider:
@@ -285,7 +291,7 @@ def leave(service: StandIn, how: str) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.parametrize("how", ["end", "raise", "wait"])
+@pytest.mark.parametrize("how", ["end", slow("raise"), slow("wait")])
 async def test_nothing_is_left_when_the_process_ends(service: StandIn, how: str):
     """By its last line, by an error, or by Ctrl-C."""
     process = leave(service, how)
@@ -298,6 +304,7 @@ async def test_nothing_is_left_when_the_process_ends(service: StandIn, how: str)
     assert not service.running
 
 
+@pytest.mark.slow
 async def test_a_forked_child_leaves_its_parents_machines_alone(service: StandIn):
     process = leave(service, "fork")
     assert await asyncio.to_thread(process.stdout.readline) == "open\n"
@@ -311,6 +318,7 @@ async def test_a_forked_child_leaves_its_parents_machines_alone(service: StandIn
     assert not service.running
 
 
+@pytest.mark.slow
 async def test_a_killed_process_leaves_machines_that_end_by_themselves(service: StandIn):
     """Their life is bounded, and nobody prolongs it any more."""
     process = leave(service, "wait")

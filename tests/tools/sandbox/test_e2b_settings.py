@@ -61,6 +61,7 @@ async def test_a_template_that_is_not_there_is_the_callers_error(service: StandI
     assert service.count("create") == 1
 
 
+@pytest.mark.slow
 async def test_a_service_that_is_not_there_is_infrastructure():
     """No number of tries makes it a verdict on anybody's code."""
     async with stand_in() as service:

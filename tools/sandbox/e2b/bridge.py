@@ -26,8 +26,6 @@ from typing import Any
 _HEADER, _SIZE = 4, 8
 _MOST = 2**26
 _START_S = 30.0
-_BEAT_S = 5.0
-"""How often the host hears that somebody is still there."""
 
 
 class Lost(Exception):
@@ -46,6 +44,7 @@ class Bridge:
         self._waiting: list[dict[str, Any]] = []
         self._answers: list[Any] = []
         self._until: float | None = None
+        self._beat_s = 1.0
         self._buffer = b""
 
     def ask(self, call: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +66,7 @@ class Bridge:
         if self._waiting:
             self._end()
         self._id, self._waiting, self._answers = call["id"], list(call["questions"]), []
-        self._until = None
+        self._until, self._beat_s = None, call["beat_s"]
 
     def _finish(self, call: dict[str, Any]) -> str:
         try:
@@ -144,12 +143,13 @@ class Bridge:
         left = until - time.monotonic()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         try:
-            ready = select.select([self._socket], [], [], max(0.0, min(left, _BEAT_S)))[0]
+            ready = select.select([self._socket], [], [], max(0.0, min(left, self._beat_s)))[0]
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         if not ready and left <= 0:
             raise Lost("the runner did not answer in time")
         if not ready:
+            self._check_that_it_runs()
             print(end=".", flush=True)
             return
         try:
@@ -159,6 +159,13 @@ class Bridge:
         if not data:
             raise Lost(f"the runner is gone; {self._ending()}")
         self._buffer += data
+
+    def _check_that_it_runs(self) -> None:
+        assert self._process is not None
+        with open(f"/proc/{self._process.pid}/stat") as file:
+            state = file.read().rpartition(")")[2].split()[0]
+        if state in "Tt":
+            raise Lost("the runner was stopped")
 
     def _ending(self) -> str:
         """How it ended, and its last words."""
@@ -176,6 +183,7 @@ class Bridge:
             return
         assert self._socket is not None
         self._socket.close()
+        self._process.send_signal(signal.SIGCONT)
         try:
             self._process.wait(timeout=3)
         except subprocess.TimeoutExpired:

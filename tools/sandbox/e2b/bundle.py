@@ -44,7 +44,12 @@ def cell(question: Mapping[str, Any], marker: str) -> str:
 
 
 def question(
-    token: str, spec: SandboxSpec, requests: Sequence[Mapping[str, Any]], seconds: float
+    token: str,
+    spec: SandboxSpec,
+    requests: Sequence[Mapping[str, Any]],
+    *,
+    seconds: float,
+    beat_s: float,
 ) -> dict[str, Any]:
     """A call: requests to the runner, which is started first if there is none.
 
@@ -55,13 +60,15 @@ def question(
         spec: what the sandbox was opened with.
         requests: in the words of `requests`.
         seconds: longest wait for each answer.
+        beat_s: how often a sign of life is sent meanwhile.
     """
     asked = [
         {"request": dict(request), "answered": request["op"] != "program", "seconds": seconds}
         for request in requests
     ]
     start = {**_start(), "config": _config(spec)}
-    return {"id": uuid.uuid4().hex, "token": token, "questions": asked, "start": start}
+    known = {"id": uuid.uuid4().hex, "token": token, "beat_s": beat_s}
+    return {**known, "questions": asked, "start": start}
 
 
 def _config(spec: SandboxSpec) -> dict[str, Any]:

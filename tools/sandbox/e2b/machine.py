@@ -24,6 +24,8 @@ from agentgym.tools.sandbox.e2b.pace import backoff_s
 from agentgym.tools.sandbox.e2b.service import Service
 
 _PER_QUESTION = 16
+_BEATS = 5
+"""Signs of life in the time that must not pass in silence."""
 _MOST_BYTES = 64 * 2**20
 _END_S = 10.0
 _PROBE_S = 5.0
@@ -98,7 +100,10 @@ class Machine:
         self, requests: Sequence[Mapping[str, Any]], seconds: float
     ) -> tuple[list[dict[str, Any]], str]:
         """The answers, and what stopped them; a question is sent again until it is answered."""
-        question = bundle.question(self._token, self._spec, requests, seconds)
+        beat_s = self._service.terms.silence_s / _BEATS
+        question = bundle.question(
+            self._token, self._spec, requests, seconds=seconds, beat_s=beat_s
+        )
         last: BaseException | None = None
         for attempt in range(self._service.terms.attempts):
             if attempt:
