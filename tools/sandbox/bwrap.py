@@ -24,7 +24,6 @@ from agentgym.tools.sandbox.starting import data_fds, try_start
 
 _OPTIONS = ("--size", "--perms", "--as-pid-1", "--die-with-parent", "--seccomp")
 _NO_USERNS = "--disable-userns"
-CHANGES_USER = "/usr/bin/setpriv"
 _UID = 1000
 """What the code takes itself for, where it has a user namespace."""
 
@@ -65,6 +64,7 @@ class BwrapLauncher:
         paths = [PACKAGES] if packages else []
         environment = layout.environment(WORKDIR, import_paths=paths)
         taken = None if self.way is Way.NONE else uids.available().take()
+        change = [] if taken is None else uids.change_to(taken)
         release = partial(uids.give_back, taken)
         files = _files(taken if taken is not None and self.way is Way.INSIDE else _UID)
         try:
@@ -73,14 +73,14 @@ class BwrapLauncher:
             release()
             raise SandboxError(f"no descriptors for a sandbox: {error}") from error
         argv = [
-            *(_change_to(taken) if self.way is Way.BEFORE else ()),
+            *(change if self.way is Way.BEFORE else ()),
             self.program,
             *_namespaces(self.way, self.program),
             *_written(dict(zip(files, contents, strict=True))),
             *view(layout, packages, disk_mb=spec.limits.disk_mb),
             *("--seccomp", str(calls)),
             "--",
-            *(_change_to(taken) if self.way is Way.INSIDE else ()),
+            *(change if self.way is Way.INSIDE else ()),
             *runner(layout.python),
         ]
         return Launch(
@@ -114,12 +114,6 @@ def _namespaces(way: Way, program: str) -> Iterator[str]:
     yield from ("--unshare-user", "--uid", str(_UID), "--gid", str(_UID))
     if _NO_USERNS in _help(program):
         yield _NO_USERNS
-
-
-def _change_to(uid: int | None) -> Iterator[str]:
-    """A program does it: changing users between fork and exec would copy the whole trainer."""
-    yield from (CHANGES_USER, f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
-    yield from ("--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--")
 
 
 def _files(uid: int) -> dict[str, bytes]:

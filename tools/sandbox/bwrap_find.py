@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentgym.tools.sandbox import hints, uids
 from agentgym.tools.sandbox.base import Probe
-from agentgym.tools.sandbox.bwrap import CHANGES_USER, BwrapLauncher, Way
+from agentgym.tools.sandbox.bwrap import BwrapLauncher, Way
 from agentgym.tools.sandbox.layout import this_machine
 
 _SYSTEM = "/usr/bin/bwrap"
@@ -38,10 +38,9 @@ def programs() -> tuple[str, ...]:
 
 def ways(program: str) -> tuple[Way, ...]:
     """How this process could use one, best first."""
-    can_change = bool(uids.available().free) and os.access(CHANGES_USER, os.X_OK)
     if not uids.is_real_root():
-        return (Way.BEFORE, Way.NONE) if can_change else (Way.NONE,)
-    if not can_change:
+        return (Way.BEFORE, Way.NONE) if uids.can_change() else (Way.NONE,)
+    if not uids.can_change():
         return ()
     needed = [*this_machine().roots, program, sysconfig.get_path("purelib")]
     return (Way.INSIDE,) if uids.closed_to_others(needed) else (Way.BEFORE, Way.INSIDE)
@@ -54,4 +53,4 @@ def absence() -> Probe:
     free = uids.available()
     if not free.free:
         return Probe("user", False, free.reason, "run it as an ordinary user")
-    return Probe("user", False, f"root, and no {CHANGES_USER}", "install util-linux")
+    return Probe("user", False, f"root, and no {uids.CHANGES_USER}", "install util-linux")

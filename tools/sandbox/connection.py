@@ -22,6 +22,7 @@ from agentgym.tools.sandbox.inside.wire import HEADER, MAX_FRAME, pack
 from agentgym.tools.sandbox.launch import Launch, Launcher
 from agentgym.tools.sandbox.program_code import runner_code, runner_command
 from agentgym.tools.sandbox.requests import limits_of
+from agentgym.tools.sandbox.starting import popen_arguments
 
 _START_S = 20.0
 _END_S = 2.0
@@ -182,16 +183,13 @@ def _start(
     launch = launcher.prepare(spec, runner_command(theirs.fileno()))
     try:
         process = subprocess.Popen(
-            list(launch.argv),
+            **popen_arguments(launch),
             env=dict(launch.env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             pass_fds=(theirs.fileno(), *launch.pass_fds),
             cwd="/",
-            user=launch.user,
-            group=launch.user,
-            extra_groups=None if launch.user is None else [],
             start_new_session=True,
         )
     except BaseException:

@@ -3,8 +3,10 @@
 import os
 import subprocess
 from collections.abc import Sequence
+from typing import Any
 
 from agentgym.errors import SandboxError, UsageError
+from agentgym.tools.sandbox import uids
 from agentgym.tools.sandbox.base import Probe, SandboxSpec
 from agentgym.tools.sandbox.hints import hint
 from agentgym.tools.sandbox.launch import Launch, Launcher
@@ -51,16 +53,23 @@ def try_start(launcher: Launcher) -> Probe:
     return Probe("start", False, last, hint(said))
 
 
+def popen_arguments(launch: Launch) -> dict[str, Any]:
+    """What starts a launch as its user, without copying this process if that can be helped."""
+    argv, user = list(launch.argv), launch.user
+    if user is None:
+        return {"args": argv}
+    if os.access(uids.CHANGES_USER, os.X_OK):
+        return {"args": [*uids.change_to(user), *argv]}
+    return {"args": argv, "user": user, "group": user, "extra_groups": []}
+
+
 def run_launch(launch: Launch) -> subprocess.CompletedProcess[bytes]:
     """Run what was prepared to its end; its descriptors are closed here."""
     try:
         return subprocess.run(
-            launch.argv,
+            **popen_arguments(launch),
             env=dict(launch.env),
             pass_fds=launch.pass_fds,
-            user=launch.user,
-            group=launch.user,
-            extra_groups=None if launch.user is None else [],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             cwd="/",

@@ -19,6 +19,8 @@ _UNUSED = range(0x70000000, 0x7FFE0000)
 """Set aside by systemd's conventions, which name every other range."""
 _FEW = range(40_000, 60_000)
 """Where only 65,536 are mapped: above those of people, below those of services."""
+CHANGES_USER = "/usr/bin/setpriv"
+_CAP_SETPCAP = 8
 _CAPABILITIES = {"CAP_SETUID": 7, "CAP_SETGID": 6}
 
 
@@ -67,6 +69,22 @@ def give_back(uid: int | None) -> None:
     """Let a uid be taken again, once no process has it; `None` is none."""
     with _lock:
         _taken.discard(uid or 0)
+
+
+def change_to(uid: int) -> list[str]:
+    """The words before a command that make it another user's, without any further privilege.
+
+    A program does it: what changes the user between fork and exec cannot share this process's
+    memory until then, and copying the tables of a large trainer takes long.
+    """
+    words = [CHANGES_USER, f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    bounds = ["--bounding-set=-all"] if has_capability(_CAP_SETPCAP) else []
+    return [*words, *bounds, "--inh-caps=-all", "--no-new-privs", "--"]
+
+
+def can_change() -> bool:
+    """Whether there are uids to change to, and the program that does it."""
+    return bool(available().free) and os.access(CHANGES_USER, os.X_OK)
 
 
 def has_capability(bit: int) -> bool:

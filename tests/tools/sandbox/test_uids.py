@@ -1,6 +1,7 @@
 """A user of its own for every sandbox."""
 
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import SandboxError
-from agentgym.tools.sandbox.uids import Uids, available, closed_to_others, give_back, is_real_root
+from agentgym.tools.sandbox.uids import (
+    Uids,
+    available,
+    can_change,
+    change_to,
+    closed_to_others,
+    give_back,
+    is_real_root,
+)
 
 
 def test_no_two_get_the_same() -> None:
@@ -66,3 +75,19 @@ def test_a_file_that_is_not_for_everyone_is_found(public: Path) -> None:
 
     assert closed == str(file)
     assert closed_to_others([str(file)]) is None
+
+
+@pytest.mark.skipif(not can_change(), reason="this process cannot change users")
+def test_a_program_that_changed_users_has_nothing_left() -> None:
+    """No group, no capability, and no way to get one."""
+    with open("/proc/self/status") as file:
+        ours = file.read()
+    command = [*change_to(45_678), "/bin/cat", "/proc/self/status"]
+    theirs = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    lines = dict(line.split(":\t", 1) for line in theirs.splitlines())
+    assert set(lines["Uid"].split()) == set(lines["Gid"].split()) == {"45678"}
+    assert lines["Groups"].strip() == ""
+    assert lines["NoNewPrivs"] == "1"
+    assert {int(lines[f"Cap{which}"], 16) for which in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {0}
+    assert "CapEff:\t0000000000000000" not in ours
