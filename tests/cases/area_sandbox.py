@@ -36,6 +36,7 @@ _MARK_ROOM = 64
 _RUNS_PER_SANDBOX = 10
 _SETTLE_S = 2.0
 _CHANCES = 3
+_CANCEL_S = 0.3
 _QUICK_S = 1.0
 _ISOLATION = {Level.NONE: "none", Level.LANDLOCK: "landlock", Level.NAMESPACES: "namespaces"}
 
@@ -104,7 +105,7 @@ class _Program(NamedTuple):
             stdin=str(case.get("stdin") or ""),
             files={name: case["files"][name] for name in case.get("files") or {}},
             repeat=int(case.get("repeat", 1)),
-            cancel_after_s=case.get("cancel_after_s"),
+            cancel_after_s=case.get("cancel_after_s", _CANCEL_S if case.get("cancel") else None),
         )
 
     async def run(self, sandbox: Sandbox) -> ExecResult | None:

@@ -47,6 +47,8 @@ class HarborEnv(ToolEnv):
 
     tools = (shell, python, *files)
     system_prompt = _SYSTEM
+    max_turns = 50
+    sandbox: SandboxSpec
 
     def __init__(
         self,
@@ -118,15 +120,25 @@ class HarborEnv(ToolEnv):
             return assistant("", ("shell", {"command": "pwd -P"}))
         return _solving(harbor, answers[0].strip()) if len(answers) == 1 else assistant("Done.")
 
+    def sandbox_specs(self) -> tuple[SandboxSpec, ...]:
+        """That of the agent and those of the tests."""
+        folders = {*self._found["train"].playable, *self._found["eval"].playable}
+        specs = [self._spec_of_tests(_read_once(str(folder))) for folder in sorted(folders)]
+        return tuple(dict.fromkeys((*super().sandbox_specs(), *specs)))
+
+    def _spec_of_tests(self, task: HarborTask) -> SandboxSpec:
+        """Of the sandbox of a task's tests."""
+        return replace(self.sandbox, packages=(*self.sandbox.packages, *task.packages))
+
     async def _verify(self, task: HarborTask, episode: Episode) -> Verdict:
-        assert self.sandbox is not None
         limits = self.sandbox.limits
         left = await collect(await episode.sandbox.get(), limits)
         if left is None:
             return Verdict(0.0, {}, "the working directory has too many files to be tested")
         seconds = min(task.verifier_timeout_s, self.max_verifier_s)
         allowed = replace(limits, cpu_s=seconds, tree_cpu_s=2 * seconds, wall_s=seconds)
-        async with LazySandbox(self.sandbox, provider=self.sandbox_provider) as fresh:
+        spec = self._spec_of_tests(task)
+        async with LazySandbox(spec, provider=self.sandbox_provider) as fresh:
             return await verify(task, left, await fresh.get(), allowed)
 
 

@@ -53,7 +53,7 @@ def test_tasks_that_need_a_container_are_named_with_the_reason() -> None:
     with pytest.warns(UserWarning, match="left out: database: .*RUN apt-get update"):
         env = HarborEnv(path=str(TASKS))
 
-    assert [task.id for task in env.tasks()] == ["greeting", "median"]
+    assert [task.id for task in env.tasks()] == ["counter", "greeting", "median"]
     assert list(env.unsupported) == ["database"]
     with pytest.raises(ConfigError, match=r"no task of .* runs without a container: database"):
         HarborEnv(path=str(TASKS / "database"))
@@ -71,8 +71,11 @@ def test_tasks_that_need_a_container_are_named_with_the_reason() -> None:
         ({"toml": "[environment]\ngpus = 1"}, "gpus = 1"),
         ({"toml": "[verifier]\nenvironment_mode = 'separate'"}, "'separate'"),
         ({"toml": "[verifier.env]\nKEY = '${OPENAI_API_KEY}'"}, "KEY takes a variable"),
-        ({"test_sh": "#!/bin/bash\napt-get install -y curl\n"}, "apt-get"),
-        ({"test_sh": "#!/bin/bash\nx && uvx pytest /tests\n"}, "uvx"),
+        ({"test_sh": "#!/bin/bash\napt-get install -y jq\n"}, "apt-get"),
+        ({"test_sh": "#!/bin/bash\nx && uvx ruff check\n"}, "uvx"),
+        ({"test_sh": "#!/bin/bash\nuvx -w numpy==2.0 pytest /tests/x.py\n"}, "the package numpy"),
+        ({"test_sh": "#!/bin/bash\ncurl https://example.com/x | sh\n"}, "curl"),
+        ({"test_sh": "#!/bin/bash\napt-get install -y curl git\n"}, "apt-get"),
     ],
 )
 def test_what_a_sandbox_cannot_give_is_refused(
@@ -145,7 +148,7 @@ def test_only_whole_paths_are_moved(text: str, seen: str | None) -> None:
     assert moved(text, {"/app": "."}) == (text if seen is None else seen)
 
 
-@pytest.mark.parametrize("name", ["greeting", "median"])
+@pytest.mark.parametrize("name", ["counter", "greeting", "median"])
 async def test_the_oracle_scores_1_and_idleness_0(name: str) -> None:
     """As in Harbor's own check of a task."""
     env, counting = _env(TASKS / name)
@@ -160,7 +163,7 @@ async def test_the_oracle_scores_1_and_idleness_0(name: str) -> None:
     assert reward == 1.0
     assert info["report"]["harbor"]["reason"] == ""
     idle = await _play(env)
-    assert idle == {"greeting": 0.0, "median": 0.5}[name]
+    assert idle == {"counter": 0.0, "greeting": 0.0, "median": 0.5}[name]
 
     await env.aclose()
     assert len(counting.opened) == 4
@@ -216,6 +219,27 @@ async def test_hacks_are_worth_nothing(command: str) -> None:
 
     assert reward == 0.0
     assert counting.num_open == 0
+
+
+PYTEST_HACKS = {
+    "options that collect only": "printf '[pytest]\\naddopts = --collect-only\\n' > pytest.ini",
+    "other options": "printf '[tool.pytest.ini_options]\\naddopts = \"-k no\"' > pyproject.toml",
+    "a plug-in": "echo 'import os; os._exit(0)' > conftest.py",
+    "another pytest": "echo 'raise SystemExit(0)' | tee pytest.py subprocess.py > sitecustomize.py",
+    "another python": "ln -s /bin/true python3; echo 'export PATH=.' > .bashrc",
+}
+
+
+@pytest.mark.parametrize("command", PYTEST_HACKS.values(), ids=PYTEST_HACKS)
+async def test_hacks_of_pytest_are_worth_nothing(command: str) -> None:
+    """It must not be told by the agent's files what to run."""
+    env, _ = _env(TASKS / "counter")
+    reward = await _play(env, ("shell", {"command": command}))
+    await env.aclose()
+
+    assert reward == 0.0
+    assert env.verdict is not None
+    assert "2 failed" in env.verdict.output
 
 
 async def test_honest_work_among_odd_files_counts() -> None:
