@@ -7,13 +7,11 @@ and is left to `proxies`.
 """
 
 import ast
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentgym.envs.code.grading.collecting import (
     Script,
-    parse,
     scripts_of,
     statements_of,
 )
@@ -21,7 +19,6 @@ from agentgym.envs.code.grading.folding import NotConstant, as_source
 from agentgym.envs.code.grading.inlining import bound_call
 from agentgym.envs.code.grading.names import (
     BUILTINS,
-    PLAIN_METHODS,
     NotRewritable,
     Scope,
     Statement,
@@ -35,12 +32,22 @@ from agentgym.envs.code.grading.questions import (
     split,
 )
 from agentgym.envs.code.grading.raising import Raising, raising_of
+from agentgym.envs.code.grading.statements import (
+    assignment,
+    can_fail,
+    is_import_call,
+    is_print,
+    missing_imports,
+    names_of_objects,
+    outermost,
+    stand_in_for,
+    unpacked,
+)
 from agentgym.envs.code.grading.tests import AssertTest
 from agentgym.errors import ConfigError
 
 MAX_CHECKS = 2000
 _MAX_INLINED = 8
-_WELL_KNOWN = {"np": "numpy", "pd": "pandas"}
 _OWN_MODULES = frozenset(
     {"solution", "main", "submission", "program", "candidate", "your_module", "answer"}
 )
@@ -82,8 +89,8 @@ class _Walk:
 
     def checks(self, script: Script) -> list[Check]:
         """Those of the script, in order."""
-        self._object_names = _names_of_objects(script)
-        script = [*_missing_imports(script, self.scope.functions), *script]
+        self._object_names = names_of_objects(script)
+        script = [*missing_imports(script, self.scope.functions), *script]
         self._run(script)
         return self._checks
 
@@ -124,7 +131,7 @@ class _Walk:
         """Later asserts on the same object come after what this one did to it."""
         used = frozenset(name for name in free_names(condition) if name in self.scope.objects)
         if used and any(isinstance(node, ast.Call) for node in ast.walk(condition)):
-            for call in _outermost(condition, self.scope):
+            for call in outermost(condition, self.scope):
                 uses = frozenset(free_names(call))
                 statement = ast.Expr(call)
                 self.scope.statements.append(Statement(statement, used, uses, of_program=True))
@@ -155,14 +162,7 @@ class _Walk:
         statement: ast.stmt = node
         names = [alias.asname or alias.name for alias in node.names]
         if not is_file:
-            if isinstance(node, ast.ImportFrom):
-                pairs = [(a.asname or a.name, a.name) for a in node.names if a.name != "*"]
-                text = "\n".join(f"{new} = {old}" for new, old in pairs if new != old)
-            else:
-                values = "type('module', (), {k: staticmethod(v) if callable(v) and not "
-                values += "isinstance(v, type) else v for k, v in globals().items()})"
-                text = "\n".join(f"{name} = {values}" for name in names)
-            statement = ast.Module(parse(text), [])  # type: ignore[assignment]
+            statement = stand_in_for(node)
         for name in names:
             self.scope.objects[name] = False
         self._note(statement, names, of_program=True)
@@ -197,7 +197,7 @@ class _Walk:
             self._assign_beside(targets, value)
             return
         try:
-            bound = [pair for t in targets for pair in _unpacked(t, self.scope.folded(value))]
+            bound = [pair for t in targets for pair in unpacked(t, self.scope.folded(value))]
         except (NotConstant, TypeError, ValueError):
             raise NotRewritable("part of an object is assigned") from None
         for name, item in bound:
@@ -233,7 +233,7 @@ class _Walk:
         uses = free_names(value)
         scope.forget([name])
         scope.objects[name] = is_data
-        self._note(_assignment(name, value), [name], of_program=True, uses=uses)
+        self._note(assignment(name, value), [name], of_program=True, uses=uses)
 
     def _bind_given(self, name: str, value: ast.expr) -> None:
         try:
@@ -242,7 +242,7 @@ class _Walk:
             uses = free_names(value)
             self.scope.forget([name])
             self.scope.given.add(name)
-            self._note(_assignment(name, value), [name], of_program=False, uses=uses)
+            self._note(assignment(name, value), [name], of_program=False, uses=uses)
         else:
             self._bind_constant(name, constant)
 
@@ -251,7 +251,7 @@ class _Walk:
         self.scope.given.add(name)
         self.scope.constants[name] = value
         literal = ast.parse(as_source(value), mode="eval").body
-        self._note(_assignment(name, literal), [name], of_program=False)
+        self._note(assignment(name, literal), [name], of_program=False)
 
     def _note(
         self,
@@ -268,7 +268,7 @@ class _Walk:
 
     def _expression(self, node: ast.Expr) -> None:
         value = node.value
-        if isinstance(value, ast.Constant) or _is_print(value):
+        if isinstance(value, ast.Constant) or is_print(value):
             return
         if self._inline(value):
             return
@@ -277,7 +277,7 @@ class _Walk:
             raise NotRewritable("a function of the tests calls the program")
         beside = self.scope.touches_program(value)
         changed = [name for name in resolved_names if name not in BUILTINS]
-        if not beside and not _is_import_call(value, self.scope):
+        if not beside and not is_import_call(value, self.scope):
             raise NotRewritable("the tests change an object of their own")
         if not beside:
             self._note(node, changed, of_program=False)
@@ -295,7 +295,7 @@ class _Walk:
             self.scope.forget([name])
             self.scope.objects[name] = True
             literal = ast.parse(as_source(value), mode="eval").body
-            self._note(_assignment(name, literal), [name], of_program=True)
+            self._note(assignment(name, literal), [name], of_program=True)
         self._note(node, changed, of_program=True, always=True)
 
     def _inline(self, value: ast.expr) -> bool:
@@ -307,17 +307,34 @@ class _Walk:
             return False
         if self._depth >= _MAX_INLINED:
             raise NotRewritable("functions of the tests call each other too deep")
+        scope, num_checks = self.scope.copy(), len(self._checks)
         self._depth += 1
-        self._run(bound_call(function, value))
-        self._depth -= 1
+        try:
+            self._run(bound_call(function, value))
+        except NotRewritable:
+            self.scope = scope
+            del self._checks[num_checks:]
+            self._judge_by(function, value)
+        finally:
+            self._depth -= 1
         return True
+
+    def _judge_by(self, function: ast.FunctionDef, call: ast.Call) -> None:
+        """A function of the tests that is given answers and fails if they are wrong."""
+        if function.name in self.scope.blocked or not can_fail(function):
+            raise NotRewritable("a function of the tests is not followed")
+        if any(isinstance(a, ast.Name) and self.scope.is_of_program(a.id) for a in call.args):
+            raise NotRewritable("a function of the tests calls the program")
+        passed = ast.Tuple([call, ast.Constant(True)], ast.Load())
+        held = ast.Subscript(passed, ast.UnaryOp(ast.USub(), ast.Constant(1)), ast.Load())
+        self._add(split(held, self.scope))
 
     def _loop(self, node: ast.For) -> None:
         if node.orelse or self.scope.touches_program(node.iter):
             raise NotRewritable("a loop depends on the program")
         try:
-            values = self.scope.folded(node.iter)
-            rounds = [list(_unpacked(node.target, value)) for value in values]
+            values = self.scope.folded(node.iter, items=True)
+            rounds = [list(unpacked(node.target, value)) for value in values]
         except (NotConstant, TypeError, ValueError):
             raise NotRewritable("a loop over something that is no constant") from None
         for bound in rounds:
@@ -338,70 +355,6 @@ class _Walk:
         except NotConstant:
             raise NotRewritable("a branch depends on something that is no constant") from None
         self._run(node.body if holds else node.orelse)
-
-
-def _unpacked(target: ast.expr, value: Any) -> Iterator[tuple[str, Any]]:
-    """Names of a target with what each is bound to."""
-    if isinstance(target, ast.Name):
-        yield target.id, value
-        return
-    if not isinstance(target, ast.Tuple | ast.List):
-        raise TypeError("not a name")
-    for part, item in zip(target.elts, value, strict=True):
-        yield from _unpacked(part, item)
-
-
-def _names_of_objects(script: Script) -> set[str]:
-    """Names of which attributes are used that plain data lacks."""
-    return {
-        node.value.id
-        for node in ast.walk(ast.Module(list(script), []))
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.attr not in PLAIN_METHODS
-    }
-
-
-def _outermost(condition: ast.expr, scope: Scope) -> list[ast.expr]:
-    """Questions in a condition."""
-    if is_question(condition, scope):
-        return [condition]
-    parts = [part for part in ast.iter_child_nodes(condition) if isinstance(part, ast.expr)]
-    return [found for part in parts for found in _outermost(part, scope)]
-
-
-def _assignment(name: str, value: ast.expr) -> ast.Assign:
-    return ast.Assign(targets=[ast.Name(id=name, ctx=ast.Store())], value=value, lineno=0)
-
-
-def _is_print(value: ast.expr) -> bool:
-    return (
-        isinstance(value, ast.Call)
-        and isinstance(value.func, ast.Name)
-        and value.func.id == "print"
-    )
-
-
-def _is_import_call(value: ast.expr, scope: Scope) -> bool:
-    """A call of something imported, such as `random.seed(1)`, on nothing that the tests made."""
-    if not isinstance(value, ast.Call):
-        return False
-    return not any(name in scope.constants for name in free_names(value))
-
-
-def _missing_imports(script: Script, functions: frozenset[str]) -> list[ast.stmt]:
-    """Of modules that the script uses by attribute and nobody imports."""
-    module = ast.Module(list(script), [])
-    free, called = free_names(module) - functions, set()
-    bases = set()
-    for node in ast.walk(module):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            bases.add(node.value.id)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            called.add(node.func.id)
-    names = sorted((free & bases) - called)
-    known = [name for name in names if name in sys.stdlib_module_names or name in _WELL_KNOWN]
-    return [parse(f"import {_WELL_KNOWN.get(name, name)} as {name}")[0] for name in known]
 
 
 _HANDLERS: dict[type[ast.stmt], Callable[[_Walk, Any], None]] = {

@@ -59,8 +59,10 @@ def _same_word(actual: str, expected: str, tol: float) -> bool:
     if not (_NUMBER.fullmatch(actual) and _NUMBER.fullmatch(expected)):
         return actual == expected and actual.lower().lstrip("+-") != "nan"
     first, second = float(actual), float(expected)
+    if math.isinf(first) or math.isinf(second):  # too large for a float
+        return actual == expected
     if any(whole) and first.is_integer() and second.is_integer():
-        return first == second and not math.isinf(first)
+        return first == second
     return _near(first, second, tol)
 
 
@@ -77,7 +79,7 @@ def _infinite(word: str) -> bool | None:
 
 
 def _near(first: float, second: float, tol: float) -> bool:
-    """Within `tol` of each other; numbers too large to be floats are near nothing."""
+    """Within `tol` of each other; infinity is near itself only, NaN near nothing."""
     if not (math.isfinite(first) and math.isfinite(second)):
         return first == second and not math.isnan(first)
     return abs(first - second) <= tol * max(1.0, abs(first), abs(second))

@@ -36,33 +36,38 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "bool": bool,
     "dict": dict,
-    "enumerate": lambda *args: list(enumerate(*args)),
+    "enumerate": lambda *args: _Iterated(enumerate(*args)),
     "float": float,
     "frozenset": frozenset,
     "int": int,
     "len": len,
     "list": list,
-    "range": lambda *args: list(_bounded_range(*args)),
-    "reversed": lambda items: list(reversed(items)),
+    "range": lambda *args: _Iterated(_bounded_range(*args)),
+    "reversed": lambda items: _Iterated(reversed(items)),
     "set": set,
     "sorted": sorted,
     "str": str,
     "tuple": tuple,
-    "zip": lambda *args: list(zip(*args, strict=False)),
+    "zip": lambda *args: _Iterated(zip(*args, strict=False)),
 }
 _ERRORS = (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+
+
+class _Iterated(list[Any]):
+    """Items of what Python goes through without making it a list."""
 
 
 class NotConstant(ValueError):
     """The expression is not of the kind that is evaluated here."""
 
 
-def fold(node: ast.expr, names: Mapping[str, Any]) -> Any:
+def fold(node: ast.expr, names: Mapping[str, Any], *, items: bool = False) -> Any:
     """The plain value of an expression.
 
     Args:
         node: what to evaluate.
         names: plain values by name; names that are not in it are not known, but for constructors.
+        items: whether only its items matter, so that `range(3)` may be a list.
 
     Raises:
         NotConstant: it is no constant, or too large.
@@ -71,6 +76,8 @@ def fold(node: ast.expr, names: Mapping[str, Any]) -> Any:
         value = _fold(node, names)
     except _ERRORS as error:
         raise NotConstant(str(error)) from error
+    if items and isinstance(value, _Iterated):
+        value = list(value)
     if not is_plain(value) or _size(value) > MAX_ITEMS:
         raise NotConstant("too large or nested too deep")
     return value

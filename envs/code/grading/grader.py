@@ -5,6 +5,7 @@ the data it prints or returns, and what was expected never goes in. Code of the 
 run gets a sandbox of its own. A failure of the infrastructure raises, so that it is nobody's score.
 """
 
+import reprlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from agentgym.envs.code.grading.compare import same_output, same_value
 from agentgym.envs.code.grading.judging import (
     Verdict,
     answers_of,
+    judge_bundle,
     judge_case,
     judge_here,
     last_line,
     verdict_of,
+    verdicts_of,
 )
-from agentgym.envs.code.grading.planning import AnyTest, Plan, limits_for, plan
+from agentgym.envs.code.grading.planning import AnyTest, Plan, limits_for, plan, spec_for
 from agentgym.envs.code.grading.proxies import Session, play
 from agentgym.envs.code.grading.questions import Check
 from agentgym.envs.code.grading.tests import CallTest, StdioTest
@@ -36,6 +39,8 @@ from agentgym.tools.sandbox.base import (
 from agentgym.tools.sandbox.limits import Limits
 
 _MAX_REASON = 300
+_BUNDLE = 64
+"""Checks judged in one process."""
 
 
 class TestResult(NamedTuple):
@@ -139,9 +144,21 @@ class Grading:
     async def _decide(self, judge: Sandbox, jobs: list[_Job]) -> None:
         if not jobs:
             return
+        bundles = _bundles(jobs)
+        cases = [judge_bundle([_answered(job) for job in bundle]) for bundle in bundles]
+        results = await judge.run_tests("", cases, limits=self.limits)
+        for bundle, result in zip(bundles, results, strict=True):
+            verdicts = verdicts_of(_of_code(result), len(bundle))
+            if verdicts is None:
+                await self._decide_alone(judge, bundle)
+                continue
+            for job, verdict in zip(bundle, verdicts, strict=True):
+                job.verdict = verdict
+
+    async def _decide_alone(self, judge: Sandbox, jobs: list[_Job]) -> None:
         cases = [judge_case(*_answered(job)) for job in jobs]
         results = await judge.run_tests("", cases, limits=self.limits)
-        for job, result in zip(jobs, results, strict=False):
+        for job, result in zip(jobs, results, strict=True):
             job.verdict = verdict_of(_of_code(result))
 
     @asynccontextmanager
@@ -183,11 +200,24 @@ async def grade(
         return Graded(results=(nothing,) * len(plans))
     grading = Grading(
         provider=provider,
-        spec=SandboxSpec(limits=limits or Limits(), packages=tuple(packages)),
+        spec=spec_for(limits, packages),
         limits=limits_for(tests, limits),
         random=Random(seed),
     )
     return await grading.run(program, plans)
+
+
+def _bundles(jobs: list[_Job]) -> list[list[_Job]]:
+    """Jobs that can be judged in one process."""
+    by_setup: dict[str, list[_Job]] = {}
+    for job in jobs:
+        assert job.check is not None
+        by_setup.setdefault(job.check.judge_setup, []).append(job)
+    return [
+        same[start : start + _BUNDLE]
+        for same in by_setup.values()
+        for start in range(0, len(same), _BUNDLE)
+    ]
 
 
 def _of_code(result: ExecResult) -> ExecResult:
@@ -228,7 +258,15 @@ def _unanswered(result: ExecResult | None) -> Verdict | None:
 
 
 def _verdict(holds: bool, value: Any) -> Verdict:
-    return Verdict(holds, "" if holds else f"not what was expected: {str(value)[:100]}")
+    return Verdict(holds, "" if holds else f"not what was expected: {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    """The looks of a value, cut before they are made."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # a number of too many digits
+        return f"a {type(value).__name__} too large to be shown"
 
 
 async def _play_all(plan: Plan, session: Session) -> Verdict:
@@ -243,7 +281,7 @@ async def _play_all(plan: Plan, session: Session) -> Verdict:
 
 def _result_of(index: int, plan: Plan, jobs: list[_Job], played: Verdict | None) -> TestResult:
     if played is not None:
-        return TestResult(played.holds, reason=played.reason[:_MAX_REASON])
+        return TestResult(played.holds, played.outcome, played.reason[:_MAX_REASON])
     own = [job for job in jobs if job.index == index]
     verdicts = [(job, job.verdict or _direct_verdict(plan.test, job.result)) for job in own]
     cpu_s = sum(job.result.cpu_s for job in own if job.result is not None)

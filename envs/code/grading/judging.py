@@ -27,6 +27,13 @@ _OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda item, box: item in box,
     ast.NotIn: lambda item, box: item not in box,
 }
+_JUDGED = """
+def _judged(condition, *answers):
+    try:
+        return bool(condition(*answers))
+    except Exception:
+        return False
+"""
 _RAISED = f"""
 def {RAISED}(answer, names, pattern=None):
     import re
@@ -40,6 +47,8 @@ class Verdict(NamedTuple):
 
     holds: bool
     reason: str = ""
+    outcome: Outcome = Outcome.OK
+    """How the program ended."""
 
 
 def answers_of(check: Check, value: Any) -> tuple[Any, ...] | None:
@@ -112,6 +121,29 @@ def judge_case(check: Check, answers: Sequence[Any]) -> Expression:
     bound = [f"_v{index} = {as_source(answer)}" for index, answer in enumerate(answers)]
     parts = [prelude_of(check.judge_setup + check.judgement), _RAISED, check.judge_setup, *bound]
     return Expression(source=f"bool({check.judgement})", setup="\n".join(parts))
+
+
+def judge_bundle(asked: Sequence[tuple[Check, Sequence[Any]]]) -> Expression:
+    """Decides checks that share their set-up in one process: a list of True and False."""
+    setup = asked[0][0].judge_setup
+    judgements = "".join(check.judgement for check, _ in asked)
+    parts = [prelude_of(setup + judgements), _RAISED, _JUDGED, setup]
+    return Expression(source=f"[{', '.join(map(_bundled, asked))}]", setup="\n".join(parts))
+
+
+def _bundled(asked: tuple[Check, Sequence[Any]]) -> str:
+    check, answers = asked
+    names = ", ".join(f"_v{index}" for index in range(len(answers)))
+    values = "".join(f", {as_source(answer)}" for answer in answers)
+    return f"_judged(lambda {names}: ({check.judgement}){values})"
+
+
+def verdicts_of(result: ExecResult, count: int) -> list[Verdict] | None:
+    """What a bundle said; `None` if it did not come to its end, and each must be asked alone."""
+    said = result.value if result.ok and result.has_value else None
+    if type(said) is not list or len(said) != count or any(type(each) is not bool for each in said):
+        return None
+    return [Verdict(each, "" if each else "not what was expected") for each in said]
 
 
 def verdict_of(result: ExecResult) -> Verdict:

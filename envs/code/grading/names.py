@@ -54,6 +54,18 @@ class Scope:
     """Names of expressions over answers of the program."""
     statements: list[Statement] = field(default_factory=list)
 
+    def copy(self) -> "Scope":
+        """One that can go another way."""
+        return Scope(
+            functions=self.functions,
+            constants=dict(self.constants),
+            given=set(self.given),
+            blocked=set(self.blocked),
+            objects=dict(self.objects),
+            shorthands=dict(self.shorthands),
+            statements=list(self.statements),
+        )
+
     def forget(self, names: Iterable[str]) -> None:
         """They are about to be bound anew."""
         for name in names:
@@ -83,8 +95,8 @@ class Scope:
         assert isinstance(resolved, ast.expr)
         return ast.fix_missing_locations(resolved)
 
-    def folded(self, node: ast.expr) -> Any:
-        """The value of an expression.
+    def folded(self, node: ast.expr, *, items: bool = False) -> Any:
+        """The value of an expression; `items` as in `fold`.
 
         Raises:
             NotConstant: it has none on this side.
@@ -92,7 +104,7 @@ class Scope:
         names = free_names(node)
         if any(self.is_of_program(name) or self._is_code(name) for name in names):
             raise NotConstant("it is not known here")
-        return fold(node, self.constants)
+        return fold(node, self.constants, items=items)
 
     def _is_code(self, name: str) -> bool:
         """Bound by the tests to something that is not known here; `math` is known by name."""

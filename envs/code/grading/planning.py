@@ -11,9 +11,10 @@ from agentgym.envs.code.grading.proxies import Proxied, prepare
 from agentgym.envs.code.grading.questions import Check
 from agentgym.envs.code.grading.tests import AssertTest, CallTest, StdioTest
 from agentgym.errors import ConfigError
-from agentgym.tools.sandbox.base import Call, Case, Expression, Script
+from agentgym.tools.sandbox.base import Call, Case, Expression, SandboxSpec, Script
 from agentgym.tools.sandbox.limits import Limits
 
+_SLOW_IMPORTS = frozenset({"numpy"})
 AnyTest = StdioTest | CallTest | AssertTest
 
 
@@ -87,6 +88,12 @@ def _GUARD(question):
         return [[each.__name__ for each in type(error).__mro__], str(error)[:2000]]
     return [[], ""]
 """
+
+
+def spec_for(limits: Limits | None, packages: Sequence[str]) -> SandboxSpec:
+    """What program and judges get; packages that take long to import are there beforehand."""
+    preload = tuple(name for name in packages if name in _SLOW_IMPORTS)
+    return SandboxSpec(limits=limits or Limits(), packages=tuple(packages), preload=preload)
 
 
 def limits_for(tests: Sequence[AnyTest], limits: Limits | None) -> Limits | None:

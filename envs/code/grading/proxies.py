@@ -93,13 +93,28 @@ def _beside(statement: ast.stmt, modules: Sequence[str]) -> str:
 def _check_uses(module: ast.Module, names: Sequence[str]) -> None:
     if not names:
         raise ConfigError("a test calls nothing of the program")
+    made = _objects_of(module, names)
     for node in ast.walk(module):
         name = _used_as_object(node)
-        if name in names and name != "self":
+        if name in made or (name in names and name != "self"):
             raise ConfigError(
                 f"a test uses an attribute of {name}, and has to be kept apart from the program "
                 "because it cannot be rewritten; then only functions can be tested"
             )
+
+
+def _objects_of(module: ast.Module, names: Sequence[str]) -> set[str]:
+    """Variables that hold what a class of the program makes."""
+    return {
+        target.id
+        for node in ast.walk(module)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+        and isinstance(node.value.func, ast.Name)
+        and node.value.func.id in names
+        and node.value.func.id[:1].isupper()
+    }
 
 
 def _used_as_object(node: ast.AST) -> str | None:
@@ -163,7 +178,7 @@ def _ending(result: ExecResult, num_answers: int) -> Verdict | list[Any]:
             raise ConfigError(f"tests cannot run in the sandbox: {name}; add it to `packages`")
         case ["passed", int(count)]:
             return _passed(count, num_answers)
-    return Verdict(False, f"the test failed: {str(said[1:])[:200]}")
+    return Verdict(False, f"the test failed: {' '.join(map(str, said[1:]))[:200]}")
 
 
 def _passed(count: int, num_answers: int) -> Verdict:
@@ -182,7 +197,8 @@ async def _ask(call: list[Any], proxied: Proxied, session: Session) -> list[Any]
     program, limits = session.program, session.limits
     result = (await session.solution.run_tests(program, [case], limits=limits))[0]
     if not (result.ok and result.has_value):
-        return Verdict(False, f"{name} ended with {result.outcome}: {last_line(result)}")
+        reason = f"{name} ended with {result.outcome}: {last_line(result)}"
+        return Verdict(False, reason, result.outcome)
     value = result.value
     if not (is_plain(value, depth=80) and type(value) is list and len(value) == 5):
         return Verdict(False, f"{name} gave something that is no plain data")

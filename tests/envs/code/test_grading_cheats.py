@@ -1,0 +1,72 @@
+"""A program that wants the reward without solving the task gets none, however it is graded."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from cheat_kit import CHEATS, HONEST, LIMITS, MODES, WRONG, Cheat
+from sandbox_kit import open_provider
+
+from agentgym.envs.code.grading import Graded, grade
+from agentgym.tools.sandbox.base import SandboxProvider
+
+LONG = {"sleeps", "spins", "stopped", "something huge"}
+NAMES = [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in CHEATS]
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def provider() -> AsyncIterator[SandboxProvider]:
+    async with open_provider("bwrap") as provider:
+        yield provider
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lower() -> AsyncIterator[SandboxProvider]:
+    async with open_provider("landlock") as provider:
+        yield provider
+
+
+async def graded(provider: SandboxProvider, cheat: Cheat) -> Graded:
+    return await grade(provider, cheat.program, MODES.values(), limits=cheat.limits)
+
+
+def passed(result: Graded) -> list[str]:
+    return [mode for mode, passed in zip(MODES, result.passed, strict=True) if passed]
+
+
+async def test_an_honest_program_passes_every_mode(provider: SandboxProvider):
+    """Else a score of 0 for cheats would say nothing."""
+    result = await graded(provider, HONEST)
+
+    assert passed(result) == list(MODES)
+    assert result.fraction == 1.0
+    assert result.tamper_resistance == "partial"  # one of them cannot be rewritten
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_a_wrong_program_passes_none(provider: SandboxProvider, name: str):
+    """Each is wrong in all of them."""
+    assert passed(await graded(provider, WRONG[name])) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_cheat_passes_none(provider: SandboxProvider, name: str):
+    """Nor does it get away as a failure of the machine, which would raise."""
+    result = await graded(provider, CHEATS[name])
+
+    assert passed(result) == []
+    assert len(result.results) == len(MODES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHEATS)
+async def test_a_cheat_passes_none_behind_the_lower_wall(lower: SandboxProvider, name: str):
+    """What is judged outside does not depend on how high the wall is."""
+    assert passed(await graded(lower, CHEATS[name])) == []
+
+
+async def test_a_grader_is_as_good_as_new_after_every_cheat(provider: SandboxProvider):
+    """One trajectory's crash is not the next one's."""
+    assert (await graded(provider, HONEST._replace(limits=LIMITS))).all_passed

@@ -1,0 +1,62 @@
+"""The program in a message: the last block of the language, and nothing that is none."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym.envs.code.grading import extract_program
+from agentgym.errors import ConfigError
+
+ONE = "```python\nprint(1)\n```"
+TWO = "```py\nprint(2)\n```"
+
+
+@pytest.mark.parametrize(
+    ("message", "program"),
+    [
+        (ONE, "print(1)\n"),
+        (f"First {ONE[:0]}\n{ONE}\nthen\n{TWO}\nDone.", "print(2)\n"),
+        ("```\nprint(3)\n```", "print(3)\n"),
+        (f"{ONE}\n```cpp\nint main();\n```", "print(1)\n"),
+        ("```cpp\nint main();\n```", None),
+        ("~~~python\nprint(4)\n~~~", "print(4)\n"),
+        ("````python\nprint('''\n```\n''')\n````", "print('''\n```\n''')\n"),
+        ("```python\nprint(5)", None),
+        (f"<think>\n{ONE}\n</think>\nI do not know.", None),
+        (f"<think>\n{ONE}\n</think>\n{TWO}", "print(2)\n"),
+        (f"<think>\n{ONE}", None),
+        ("print(6)", "print(6)"),
+        ("import os\n\ndef f(x):\n    return x\n", "import os\n\ndef f(x):\n    return x\n"),
+        ("Sorry", None),
+        ("I cannot do that.", None),
+        ("yes, no", None),
+        ("x: int", None),
+        ("42", None),
+        ("", None),
+        (None, None),
+        ("\0", None),
+    ],
+)
+def test_programs_are_found(message: str | None, program: str | None):
+    """Thoughts, other languages, cut blocks and prose are no programs."""
+    assert extract_program(message) == program
+
+
+@given(st.text("`~ \npython(1)'x<>think/"))
+def test_any_message_is_read(message: str):
+    """Whatever a policy says."""
+    program = extract_program(message)
+
+    assert program is None or program in message
+
+
+@pytest.mark.parametrize("message", ["(" * 90_000, "-" * 90_000 + "1", "a" + ".b" * 40_000])
+def test_parsing_is_bounded(message: str):
+    """Text that is made to break the parser is no program."""
+    assert extract_program(message) is None
+
+
+def test_an_unknown_language_is_not_taken_for_python():
+    """Else every answer in it would silently score 0."""
+    with pytest.raises(ConfigError, match="'brainfuck' cannot be run; known: python"):
+        extract_program("```brainfuck\n+\n```", language="brainfuck")
