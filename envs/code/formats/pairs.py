@@ -142,11 +142,16 @@ def from_contests(row: Row, index: int) -> CodeProblem:
     """CodeContests: `public_tests`, `private_tests` and `generated_tests` as columns."""
     groups = [row.get(f"{name}_tests") for name in ("public", "private", "generated")]
     tests = [_contest_tests(decoded(group, "tests")) for group in groups if group]
+    solutions = row.get("solutions") or []
+    if isinstance(solutions, dict):  # by language, of which 3 is Python
+        pairs = zip(solutions["language"], solutions["solution"], strict=True)
+        solutions = [text for language, text in pairs if language in (3, "PYTHON3")]
     return CodeProblem(
         id=_id(row, index),
         statement=_statement(row),
         public_tests=tests[0],
         hidden_tests=tuple(test for group in tests for test in group),
+        solution=_solution({"solutions": solutions}),
     )
 
 

@@ -1,0 +1,327 @@
+"""Rows of the common data sets become problems whose oracle passes and whose tests can fail."""
+
+import base64
+import json
+import pickle
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from sandbox_kit import open_provider
+
+from agentgym.envs.code.formats import CodeProblem, assembled, problem_of, problems_of, read_file
+from agentgym.envs.code.grading import AssertTest, CallTest, StdioTest, grade
+from agentgym.errors import ConfigError
+from agentgym.tools.sandbox.base import SandboxProvider
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ADD = "a, b = map(int, input().split())\nprint(a + b)\n"
+CASES = [{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]
+PACKED = base64.b64encode(zlib.compress(pickle.dumps(json.dumps(CASES)))).decode()
+PROMPT = (
+    "from typing import List\n\n\ndef twice(x: int) -> int:\n    return 2 * x\n\n\n"
+    'def total(xs: List[int]) -> int:\n    """ Twice the sum.\n    >>> total([1, 2])\n'
+    '    6\n    """\n'
+)
+HUMANEVAL = {
+    "task_id": "HumanEval/1000",
+    "prompt": PROMPT,
+    "entry_point": "total",
+    "canonical_solution": "    return twice(sum(xs))\n",
+    "test": "\n\nMETADATA = {'author': 'x'}\n\n\ndef check(candidate):\n"
+    "    assert candidate([1, 2]) == 6\n    assert candidate([]) == twice(0), 'empty'\n",
+}
+MBPP = {
+    "task_id": 7,
+    "text": "Write a function to add.",
+    "code": "def sum(a, b):\r\n  return a + b",
+    "test_setup_code": "",
+    "test_list": ["assert sum(1, 2) == 3", "assert sum(0, 0) == 0"],
+    "challenge_test_list": ["assert sum(-1, 1) == 0"],
+}
+ROWS: dict[str, dict[str, Any]] = {
+    "apps": {
+        "problem_id": 3,
+        "question": "Add.",
+        "solutions": json.dumps([ADD]),
+        "input_output": json.dumps({"inputs": ["1 2\n", ["3 4"]], "outputs": ["3\n", ["7", ""]]}),
+        "starter_code": "",
+    },
+    "apps by function": {
+        "question": "Add.",
+        "solutions": json.dumps(["def add(a, b):\n    return a + b"]),
+        "input_output": json.dumps({"fn_name": "add", "inputs": [[1, 2]], "outputs": [[3]]}),
+    },
+    "taco by class": {
+        "question": "Add.",
+        "starter_code": "class Solution:\n    def add(self, a, b):\n",
+        "solutions": ["class Solution:\n    def add(self, a, b):\n        return a + b"],
+        "input_output": {"fn_name": "add", "inputs": [[1, 2], [3, 4]], "outputs": [3, 7]},
+    },
+    "livecodebench": {
+        "question_id": "abc_1",
+        "question_title": "Sum",
+        "question_content": "Add.",
+        "platform": "atcoder",
+        "starter_code": "",
+        "public_test_cases": json.dumps(CASES),
+        "private_test_cases": PACKED,
+        "metadata": "{}",
+    },
+    "livecodebench by class": {
+        "question_id": "lc_1",
+        "question_title": "",
+        "question_content": "Add.",
+        "starter_code": "class Solution:\n    def add(self, a, b):\n",
+        "public_test_cases": json.dumps(
+            [{"input": "[1, 2]\n3", "output": "[1, 2, 3]", "testtype": "functional"}]
+        ),
+        "private_test_cases": "[]",
+        "metadata": json.dumps({"func_name": "add"}),
+    },
+    "open-r1": {
+        "problem_id": "v1",
+        "problem": "Add.",
+        "gold_standard_solution": ADD,
+        "verification_info": {
+            "language": "python",
+            "test_cases": [
+                {"fn_name": None, "input": "1 2\n", "output": "3\n", "type": "stdin_stdout"}
+            ],
+        },
+    },
+    "open-r1 by function, as text": {
+        "prompt": [{"role": "user", "content": "Add."}],
+        "verification_info": repr(
+            {
+                "language": "python",
+                "test_cases": [
+                    {"fn_name": "add", "input": "[1, 2]", "output": "[3]", "type": "function_call"}
+                ],
+            }
+        ),
+        "solution": "def add(a, b):\n    return a + b",
+    },
+    "mbpp": MBPP,
+    "mbpp sanitised": {
+        "task_id": 8,
+        "prompt": "Write a function to add.",
+        "code": "def add(a, b):\n    return a + b",
+        "test_imports": ["import math"],
+        "test_list": ["assert math.isclose(add(1, 2), 3)"],
+    },
+    "humaneval": HUMANEVAL,
+    "code contests": {
+        "name": "1_A",
+        "description": "Add.",
+        "public_tests": {"input": ["1 2\n"], "output": ["3\n"]},
+        "private_tests": {"input": [], "output": []},
+        "generated_tests": {"input": ["3 4\n"], "output": ["7\n"]},
+        "solutions": {"language": [2, 3], "solution": ["int main();", ADD]},
+    },
+    "inputs and outputs": {
+        "prompt": "Add.",
+        "inputs": ["1 2"],
+        "outputs": ["3"],
+        "solution": ADD,
+    },
+    "tests": {
+        "id": "p",
+        "statement": "Add.",
+        "tests": [{"stdin": "1 2", "expected": "3"}, {"input": "3 4", "output": "7"}],
+        "solution": ADD,
+    },
+    "tests of a function": {
+        "question": "Add.",
+        "entry_point": "add",
+        "tests": json.dumps([{"args": [1, 2], "expected": 3}, "assert add(3, 4) == 7"]),
+        "solution": "def add(a, b):\n    return a + b",
+    },
+    "its own form": {
+        "statement": "Add.",
+        "hidden_tests": [{"kind": "stdio", "stdin": "1 2", "expected": "3"}],
+        "solution": ADD,
+    },
+    "one pair": {"question": "Add.", "stdin": "1 2", "expected": "3", "solution": ADD},
+}
+SOLUTIONS = {
+    "livecodebench": ADD,
+    "livecodebench by class": "class Solution:\n    def add(self, a, b):\n        return a + [b]",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def provider() -> AsyncIterator[SandboxProvider]:
+    async with open_provider("bwrap") as provider:
+        yield provider
+
+
+async def share(provider: SandboxProvider, problem: CodeProblem, program: str) -> float:
+    whole = assembled(program, preamble=problem.preamble, entry=problem.entry)
+    return (await grade(provider, whole, problem.hidden_tests)).fraction
+
+
+@pytest.mark.parametrize("name", ROWS)
+async def test_the_oracle_passes_and_an_empty_program_does_not(
+    provider: SandboxProvider, name: str
+):
+    """The format is found by its keys, and what it says is what is graded."""
+    problem = problem_of(ROWS[name], index=5)
+    solution = problem.solution or SOLUTIONS[name]
+
+    assert problem.statement.strip().endswith('"""' if name == "humaneval" else ("Add.", "add."))
+    assert await share(provider, problem, solution) == 1.0
+    assert await share(provider, problem, "    pass\n" if problem.entry else "pass") == 0.0
+    assert CodeProblem.model_validate_json(problem.model_dump_json()) == problem
+
+
+async def test_ids_are_those_of_the_rows_or_their_index():
+    """An id of 0 is one."""
+    assert problem_of(ROWS["apps"]).id == "3"
+    assert problem_of(ROWS["apps by function"], index=5).id == "5"
+    assert problem_of({**ROWS["apps"], "problem_id": 0}, index=5).id == "0"
+
+
+async def test_tests_are_of_the_kind_the_row_says():
+    """Programs, functions, methods and asserts."""
+    assert problem_of(ROWS["apps"]).hidden_tests == (
+        StdioTest(stdin="1 2\n", expected="3\n"),
+        StdioTest(stdin="3 4", expected="7\n"),
+    )
+    assert problem_of(ROWS["apps by function"]).hidden_tests == (
+        CallTest(function="add", args=(1, 2), expected=3, alternatives=([3],)),
+    )
+    assert problem_of(ROWS["taco by class"]).hidden_tests[0] == CallTest(
+        function="Solution.add", args=(1, 2), expected=3
+    )
+    assert problem_of(ROWS["livecodebench by class"]).hidden_tests == (
+        CallTest(function="Solution.add", args=([1, 2], 3), expected=[1, 2, 3]),
+    )
+    mbpp = problem_of(MBPP)
+    assert len(mbpp.public_tests) == 2
+    assert len(mbpp.hidden_tests) == 3
+    assert mbpp.hidden_tests[0] == AssertTest(source="assert sum(1, 2) == 3", functions=("sum",))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        HUMANEVAL["canonical_solution"],
+        "def total(xs):\n    return sum(map(twice, xs))",
+        "from typing import List\n\ndef total(xs: List[int]) -> int:\n    return 2 * sum(xs)",
+    ],
+)
+async def test_a_prompt_is_completed_or_written_anew(provider: SandboxProvider, program: str):
+    """Models answer HumanEval in both ways, and use its helpers in either."""
+    assert await share(provider, problem_of(HUMANEVAL), program) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"a": 1, "b": 2}, "keys 'a', 'b' is in no known format; known: livecodebench"),
+        ({}, "keys none"),
+        ({**ROWS["apps"], "input_output": "{"}, r"row 4 \(format apps\): input_output is no JSON"),
+        ({**ROWS["apps"], "input_output": '{"inputs": ["1"], "outputs": []}'}, "1 inputs but 0"),
+        ({**ROWS["apps"], "input_output": '{"inputs": [], "outputs": []}'}, "has no tests"),
+        ({**ROWS["apps"], "question": None}, "no statement"),
+        (
+            {**ROWS["open-r1"], "verification_info": {"language": "rust", "test_cases": []}},
+            "language 'rust' cannot be run",
+        ),
+        ({**ROWS["open-r1"], "verification_info": {"test_cases": []}}, "has no tests"),
+        ({**ROWS["livecodebench"], "private_test_cases": "%%%"}, "cannot be read"),
+        ({**ROWS["livecodebench by class"], "metadata": "{}"}, "needs metadata.func_name"),
+        ({**MBPP, "test_list": []} | {"challenge_test_list": []}, "has no tests"),
+        ({**MBPP, "text": None}, "no text or prompt"),
+        ({"question": "x", "tests": [{"in": 1, "out": 2}]}, "keys 'in', 'out'"),
+        ({"question": "x", "tests": [3]}, "a test is a int"),
+        ({"question": "x", "tests": [{"kind": "stdio"}]}, "expected: Field required"),
+        ({**ROWS["apps by function"], "input_output": {"fn_name": "f", "inputs": [1],
+          "outputs": [1]}}, "arguments of f are no list"),
+    ],
+)  # fmt: skip
+async def test_rows_of_no_known_form_are_refused(row: dict[str, Any], words: str):
+    """With the keys, the row and the format, in one line."""
+    with pytest.raises(ConfigError, match=words) as caught:
+        problem_of(row, index=4)
+
+    assert "\n" not in str(caught.value)
+
+
+async def test_an_unknown_format_is_refused():
+    """By name."""
+    with pytest.raises(ConfigError, match="format 'appps' is not known; known: livecodebench"):
+        problem_of(ROWS["apps"], format="appps")
+
+
+class _Attack:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (print, ("unpickled",))
+
+
+async def test_packed_tests_cannot_run_code(capsys: pytest.CaptureFixture[str]):
+    """LiveCodeBench pickles its tests; a data set is no program."""
+    packed = base64.b64encode(zlib.compress(pickle.dumps(_Attack()))).decode()
+
+    with pytest.raises(ConfigError, match=r"holds a builtins\.print"):
+        problem_of({**ROWS["livecodebench"], "private_test_cases": packed})
+    assert "unpickled" not in capsys.readouterr().out
+
+
+async def test_two_problems_of_one_id_are_refused():
+    """One would hide the other."""
+    with pytest.raises(ConfigError, match="two problems have the id '3'"):
+        problems_of([ROWS["apps"], ROWS["apps"]])
+
+
+async def test_files_are_read(tmp_path: Path):
+    """Lines, lists and parquet give the same problems; rows may be of different formats."""
+    rows = [ROWS["apps"], ROWS["mbpp"], ROWS["tests"]]
+    lines = tmp_path / "a.jsonl"
+    lines.write_text("\n".join(map(json.dumps, rows)) + "\n\n", encoding="utf-8")
+    listed = tmp_path / "a.json"
+    listed.write_text(json.dumps({"data": rows}), encoding="utf-8")
+
+    assert read_file(lines) == read_file(listed) == problems_of(rows)
+
+
+async def test_parquet_is_read(tmp_path: Path):
+    """As the hub stores data sets."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist([MBPP, {**MBPP, "task_id": 9}]), path)
+
+    assert [problem.id for problem in read_file(path)] == ["7", "9"]
+    assert read_file(path)[0] == problem_of(MBPP)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.jsonl", '{"a": 1}\n{', "a.jsonl:2 is no JSON"),
+        ("a.jsonl", "[1]", "a.jsonl:1 is a list"),
+        ("a.json", "3", "holds no list"),
+        ("a.json", "{", "is no JSON"),
+        ("a.csv", "a,b", "ends in .jsonl, .json, .parquet"),
+        ("a.parquet", "no", "is no parquet file"),
+    ],
+)
+async def test_files_of_no_known_form_are_refused(tmp_path: Path, name: str, text: str, words: str):
+    """With the file, and the line where there is one."""
+    (tmp_path / name).write_text(text, encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=words):
+        read_file(tmp_path / name)
+
+
+async def test_a_missing_file_is_said(tmp_path: Path):
+    """By its path."""
+    with pytest.raises(ConfigError, match="there is no file"):
+        read_file(tmp_path / "none.jsonl")
