@@ -106,7 +106,10 @@ def _image(environment: Path) -> Image:
     if others:
         raise UnsupportedTaskError(f"environment/{others[0].name} needs a container")
     dockerfile = environment / "Dockerfile"
-    return read_dockerfile(dockerfile) if dockerfile.is_file() else Image()
+    image = read_dockerfile(dockerfile) if dockerfile.is_file() else Image()
+    if str(image.workdir) == "/":
+        raise UnsupportedTaskError("the Dockerfile names no WORKDIR for a sandbox to stand for")
+    return image
 
 
 def _literals(variables: Mapping[str, Any]) -> dict[str, str]:

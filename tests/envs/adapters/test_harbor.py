@@ -68,6 +68,7 @@ def test_tasks_that_need_a_container_are_named_with_the_reason() -> None:
         ({"dockerfile": "FROM ubuntu\nWORKDIR /app\nCOPY Dockerfile /etc/x"}, "outside"),
         ({"dockerfile": "FROM ubuntu AS a\nCOPY --from=a /x /y"}, "FROM ubuntu AS a"),
         ({"toml": "[environment]\ndocker_image = 'a/b'"}, "docker_image = 'a/b'"),
+        ({"dockerfile": "FROM ubuntu"}, "no WORKDIR"),
         ({"toml": "[environment]\ngpus = 1"}, "gpus = 1"),
         ({"toml": "[verifier]\nenvironment_mode = 'separate'"}, "'separate'"),
         ({"toml": "[verifier.env]\nKEY = '${OPENAI_API_KEY}'"}, "KEY takes a variable"),
