@@ -51,8 +51,8 @@ class Choice(NamedTuple):
             text += f" Not covered: {'; '.join(gaps)}."
         better = [report for report in self.rejected if report.level > level]
         if better:
-            text += f" For level {better[0].level:d}: {_advice(better)}."
-        return text
+            return f"{text} For level {better[0].level:d}: {_advice(better)}."
+        return text if level is Level.VM else f"{text} For level 4: {E2B}."
 
 
 async def choose(settings: SandboxSettings) -> Choice:
@@ -117,7 +117,7 @@ def refuse_other_systems() -> None:
 async def _remote(settings: SandboxSettings) -> Choice:
     from agentgym.tools.sandbox.e2b.provider import E2BProvider
 
-    provider = E2BProvider()
+    provider = E2BProvider() if settings.slots is None else E2BProvider(machines=settings.slots)
     report = await provider.probe()
     if not report.usable:
         await provider.aclose()

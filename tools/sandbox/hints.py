@@ -13,7 +13,7 @@ APPARMOR = (
 NAMESPACES = (
     "the kernel or the container refuses namespaces: `sysctl kernel.unprivileged_userns_clone=1` "
     "and `sysctl user.max_user_namespaces=15000` on the machine; Docker: `--security-opt "
-    "seccomp=unconfined --security-opt systempaths=unconfined`, or `--privileged`"
+    "seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined`"
 )
 PROC = (
     "the container masks /proc, so no new one can be mounted: Docker: `--security-opt "
