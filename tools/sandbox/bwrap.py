@@ -60,7 +60,7 @@ class BwrapLauncher:
     )
 
     def prepare(self, spec: SandboxSpec, runner: Callable[[str], Sequence[str]]) -> Launch:
-        layout, packages = this_machine(), entries(spec.packages)
+        layout, packages, code = this_machine(), entries(spec.packages), _filter()
         paths = [PACKAGES] if packages else []
         environment = layout.environment(WORKDIR, import_paths=paths)
         taken = None if self.way is Way.NONE else uids.available().take()
@@ -68,7 +68,7 @@ class BwrapLauncher:
         release = partial(uids.give_back, taken)
         files = _files(taken if taken is not None and self.way is Way.INSIDE else _UID)
         try:
-            calls, *contents = data_fds([_filter(), *files.values()])
+            calls, *contents = data_fds([code, *files.values()])
         except OSError as error:
             release()
             raise SandboxError(f"no descriptors for a sandbox: {error}") from error
