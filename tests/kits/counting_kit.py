@@ -28,6 +28,7 @@ class Counting:
         self.delay_s, self.fails = delay_s, fails
         self.backend, self.level = provider().backend, provider().level
         self.opened: list[Closing] = []
+        self.has_opened = asyncio.Event()
 
     @property
     def num_open(self) -> int:
@@ -42,6 +43,7 @@ class Counting:
             self.fails -= 1
             raise SandboxError("there are no sandboxes today")
         self.opened.append(Closing(await provider().open(spec)))
+        self.has_opened.set()
         return self.opened[-1]
 
     async def aclose(self) -> None:
