@@ -263,3 +263,17 @@ def test_each_scheduler_makes_something_else_of_the_same_mistake(tmp_path: Path)
     assert len(trained) == 8
     assert [line[1] for line in lines].count("injected") == 2
     assert "turns left" in output
+
+
+@pytest.mark.slow
+def test_programs_that_nobody_trusts_earn_what_their_answers_are_worth(tmp_path: Path) -> None:
+    """Hacks and endless loops nothing; the honest one is paid by the grader and by the env."""
+    output = run(sys.executable, EXAMPLES / "07_code_execution.py", cwd=tmp_path)
+    worth = dict(re.findall(r"^([\w ]+): (\d\.\d+)", output, re.MULTILINE))
+
+    assert worth.pop("honest") == "1.00"
+    assert worth.pop("half right") == "0.50"
+    assert worth.pop("reward") == "1.0"
+    assert set(worth.values()) == {"0.00"}
+    assert len(worth) == 4
+    assert "sorted: [1, 2, 3]" in output
