@@ -13,8 +13,18 @@ for path in D["files"]:
         leak(f"read through {cwd}", read, f"{cwd}/{os.path.relpath(path, D['cwd'])}")
 for folder in D["folders"]:
     attempt(f"list {folder}", lambda folder=folder: sorted(os.listdir(folder))[:3])
-for name in (D["real_home"], D["project"], "/root", "/var/log", "/etc/ssh"):
-    attempt(f"list {name}", lambda name=name: len(os.listdir(name)))
+
+
+def listed(path):
+    """A folder in which only the way to Python is left does not count."""
+    names = os.listdir(path)
+    if len(names) < 3:
+        raise ValueError(f"only {names}")
+    return names[:5]
+
+
+for folder in (D["real_home"], D["project"], "/root", "/home", "/var/log", "/etc/ssh"):
+    attempt(f"list {folder}", listed, folder)
 for path in ("/etc/shadow", "/etc/passwd-", "/proc/kcore"):
     attempt(f"read {path}", lambda path=path: len(read(path, 64)))
 

@@ -2,10 +2,10 @@
 
 import os
 
-from prelude import D, leak, read, report
+from prelude import D, leak, processes, read, report
 
 leak("os.environ", lambda: repr(dict(os.environ)))
-for pid in ["self", "thread-self", *(p for p in os.listdir("/proc") if p.isdigit()), D["pid"]]:
+for pid in ["self", "thread-self", "1", *processes(), D["pid"]]:
     leak(f"environment of {pid}", read, f"/proc/{pid}/environ")
     leak(f"command line of {pid}", read, f"/proc/{pid}/cmdline")
 leak("environment of the parent", read, f"/proc/{os.getppid()}/environ")

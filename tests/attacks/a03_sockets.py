@@ -38,5 +38,5 @@ def through_pair():
 
 leak("tcp fast open", fast_open)
 attempt("socketpair connected to a server", through_pair)
-attempt("resolve", lambda: socket.getaddrinfo("example.com", 80)[0] and None or 1 / 0)
+attempt("resolve", lambda: (socket.getaddrinfo("example.com", 80)[0] and None) or 1 / 0)
 report()

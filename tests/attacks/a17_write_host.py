@@ -28,7 +28,8 @@ for folder in D["folders"]:
     attempt(f"mkdir {name}-d", os.mkdir, name + "-d")
     attempt(f"symlink {name}-s", os.symlink, "/etc/passwd", name + "-s")
     attempt(f"fifo {name}-f", os.mkfifo, name + "-f")
-for switch in ("kernel/core_pattern", "kernel/modprobe", "vm/overcommit_memory", "fs/suid_dumpable"):
+SWITCHES = ("kernel/core_pattern", "kernel/modprobe", "vm/overcommit_memory", "fs/suid_dumpable")
+for switch in SWITCHES:
     attempt(f"open {switch}", opened, "/proc/sys/" + switch, os.O_WRONLY)
 for path in (
     "/proc/sysrq-trigger",

@@ -2,7 +2,7 @@
 
 import ctypes
 
-from prelude import X86, in_child, reach, refused, report, syscall, done
+from prelude import X86, done, in_child, reach, refused, report, syscall
 
 attributes = ctypes.create_string_buffer(256)
 CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWNET, CLONE_NEWPID = 0x10000000, 0x20000, 0x40000000, 0x20000000

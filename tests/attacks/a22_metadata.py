@@ -4,6 +4,7 @@ import os
 
 from prelude import D, done, refused, report, syscall
 
+
 def changed(path):
     status = os.stat(path)
     return (status.st_mode, status.st_mtime_ns, status.st_uid, status.st_nlink)

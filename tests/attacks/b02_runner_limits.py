@@ -11,15 +11,40 @@ PRIO_PROCESS, PRIO_USER = 0, 2
 few = (ctypes.c_uint64 * 2)(3, 3)
 one_core = (ctypes.c_ulong * 16)(1)
 zero = ctypes.c_int(0)
-for name, pid in {"runner": os.getppid(), "host": D["pid"]}.items():
-    attempt(f"{name}: prlimit", syscall, "prlimit64", pid, RLIMIT_NOFILE, few, None)
-    attempt(f"{name}: nice", os.setpriority, PRIO_PROCESS, pid, 19)
-    attempt(f"{name}: idle", syscall, "sched_setscheduler", pid, 5, ctypes.byref(zero))
-    attempt(f"{name}: affinity", syscall, "sched_setaffinity", pid, 8, one_core)
-    attempt(f"{name}: ioprio", syscall, "ioprio_set", 1, pid, 3 << 13)
-    attempt(
-        f"{name}: oom", lambda pid=pid: open(f"/proc/{pid}/oom_score_adj", "w").write("1000")
+
+
+def state(pid):
+    """A call that succeeds without effect does not count."""
+    return (
+        os.getpriority(PRIO_PROCESS, pid),
+        os.sched_getscheduler(pid),
+        sorted(os.sched_getaffinity(pid)),
+        open(f"/proc/{pid}/oom_score_adj").read(),
+        open(f"/proc/{pid}/limits").read(),
     )
+
+
+def changed(pid, function, *args):
+    try:
+        before = state(pid)
+    except OSError:
+        before = None  # out of sight: whether it counts is for the host to say
+    function(*args)
+    if before is None or before == state(pid):
+        raise ValueError("without effect")
+    return "changed"
+
+
+for name, pid in {"runner": os.getppid(), "host": D["pid"]}.items():
+    for what, function, *args in (
+        ("prlimit", syscall, "prlimit64", pid, RLIMIT_NOFILE, few, None),
+        ("nice", os.setpriority, PRIO_PROCESS, pid, 19),
+        ("idle", syscall, "sched_setscheduler", pid, 5, ctypes.byref(zero)),
+        ("affinity", syscall, "sched_setaffinity", pid, 8, one_core),
+        ("ioprio", syscall, "ioprio_set", 1, pid, 3 << 13),
+        ("oom", lambda pid=pid: open(f"/proc/{pid}/oom_score_adj", "w").write("1000")),
+    ):
+        attempt(f"{name}: {what}", changed, pid, function, *args)
 
 
 def everyone():

@@ -5,6 +5,7 @@ import os
 from prelude import D, attempt, leak, read, report
 
 secret = D["files"][0]
+os.chdir(os.environ["HOME"])
 for name, target in {
     "link": secret,
     "link-up": os.path.relpath(secret),

@@ -19,7 +19,9 @@ def shown(path):
     return os.write(fd, D["mark"].encode())
 
 
-for path in ("/dev/tty", "/dev/console", "/dev/tty0", *D["terminals"]):
+for path in ("/dev/console", "/dev/tty0", "/dev/ptmx"):
+    attempt(f"open {path}", os.open, path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+for path in ("/dev/tty", *D["terminals"]):
     attempt(f"type into {path}", typed, path)
     attempt(f"write on {path}", shown, path)
 for fd in range(3):

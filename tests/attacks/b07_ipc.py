@@ -1,8 +1,9 @@
 """Reach memory and queues that the host shares: System V, POSIX, /dev/shm."""
 
 import ctypes
+import os
 
-from prelude import D, LIBC, attempt, leak, read, report, syscall
+from prelude import LIBC, D, attempt, leak, read, report, syscall
 
 buffer = ctypes.create_string_buffer(8192)
 
@@ -18,7 +19,7 @@ def attached():
 
 def received():
     ident = syscall("msgget", D["msg_key"], 0)
-    syscall("msgrcv", ident, buffer, 128, 0, 0o4000 | 0o10000 * 0)
+    syscall("msgrcv", ident, buffer, 128, 0, 0o4000)
     return buffer.raw[8:136]
 
 
@@ -32,8 +33,23 @@ leak("System V memory", attached)
 leak("System V queue", received)
 leak("POSIX queue", queued)
 leak("POSIX memory", read, "/dev/shm/" + D["shm_name"])
-attempt("new System V memory", syscall, "shmget", 0, 4096, 0o1600)
-attempt("new System V semaphores", syscall, "semget", 0, 250, 0o1600)
-attempt("new System V queue", syscall, "msgget", 0, 0o1600)
-attempt("new POSIX queue", syscall, "mq_open", (D["mark"]).encode(), 0o102, 0o600, None)
+
+
+def made(get, remove, *args):
+    """Made, and removed again."""
+    ident = syscall(get, *args)
+    syscall(remove, ident, 0, *([0] if remove == "semctl" else []), None)
+    return "made"
+
+
+def queue():
+    name = D["mark"].encode()
+    os.close(syscall("mq_open", name, 0o102, 0o600, None))
+    return syscall("mq_unlink", name)
+
+
+attempt("new System V memory", made, "shmget", "shmctl", 0, 4096, 0o1600)
+attempt("new System V semaphores", made, "semget", "semctl", 0, 250, 0o1600)
+attempt("new System V queue", made, "msgget", "msgctl", 0, 0o1600)
+attempt("new POSIX queue", queue)
 report()

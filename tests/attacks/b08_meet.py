@@ -4,15 +4,15 @@ import os
 import socket
 import time
 
-from prelude import D, done, report, until
+from prelude import D, done, processes, report, until
 
 me = str(os.getpid()) + D["mark"]
 name = "\0" + D["rendezvous"]
 server = None
 try:
     server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    server.bind(name)
     server.setblocking(False)
+    server.bind(name)
 except OSError:
     pass
 places = [f"{folder}/{D['rendezvous']}-meet" for folder in ("/tmp", "/dev/shm", "/var/tmp")]
@@ -26,6 +26,7 @@ going = until(D["meet_s"])
 while going() and not done:
     try:
         client = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        client.setblocking(False)
         client.sendto(me.encode(), name)
     except OSError:
         pass
@@ -42,7 +43,7 @@ while going() and not done:
                     done[place] = "the other was here"
         except OSError:
             pass
-    for pid in [p for p in os.listdir("/proc") if p.isdigit()]:
+    for pid in processes():
         try:
             with open(f"/proc/{pid}/comm") as file:
                 if file.read().strip() == D["other"]:

@@ -6,10 +6,26 @@ import resource
 
 from prelude import LIBC, MIB, attempt, report, syscall
 
-for name, policy in {"FIFO": 1, "RR": 2}.items():
-    attempt(name, os.sched_setscheduler, 0, policy, os.sched_param(1))
-attempt("nice -5", os.setpriority, 0, 0, -5)
-attempt("real-time input and output", syscall, "ioprio_set", 1, 0, 1 << 13)
+
+def scheduled(policy):
+    os.sched_setscheduler(0, policy, os.sched_param(1))
+    return os.sched_getscheduler(0) == policy or 1 / 0
+
+
+def preferred():
+    os.setpriority(os.PRIO_PROCESS, 0, -5)
+    return os.getpriority(os.PRIO_PROCESS, 0) == -5 or 1 / 0
+
+
+def urgent():
+    syscall("ioprio_set", 1, 0, 1 << 13)
+    return syscall("ioprio_get", 1, 0) == 1 << 13 or 1 / 0
+
+
+attempt("FIFO", scheduled, 1)
+attempt("RR", scheduled, 2)
+attempt("nice -5", preferred)
+attempt("real-time input and output", urgent)
 
 
 def locked():
@@ -23,7 +39,7 @@ attempt("locked pages", locked)
 
 
 def raised(limit):
-    soft, hard = resource.getrlimit(limit)
+    _, hard = resource.getrlimit(limit)
     if hard == resource.RLIM_INFINITY:
         return "unlimited"
     resource.setrlimit(limit, (hard + 1, hard + 1))

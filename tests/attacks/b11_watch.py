@@ -4,10 +4,9 @@ import ctypes
 import fcntl
 import os
 
-from prelude import D, LIBC, attempt, report, syscall
+from prelude import LIBC, D, attempt, report, syscall
 
 IN_NONBLOCK, EVENTS = 0o4000, 0x3FF
-CHANGES = 0x2 | 0x20 | 0x100
 
 
 def inotify(path):
@@ -29,7 +28,7 @@ def lease(path):
     return "held"
 
 
-for path in [*D["files"][:2], *D["folders"], D["project"], "/etc", "/proc"]:
+for path in [*D["files"][:2], *D["folders"], D["project"]]:
     attempt(f"inotify {path}", inotify, path)
 for path in D["folders"]:
     attempt(f"dnotify {path}", dnotify, path)

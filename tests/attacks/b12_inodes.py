@@ -4,15 +4,16 @@ import os
 
 from prelude import report, until
 
-WANTED = 60_000
+WANTED = 30_000
 made = 0
-going = until(6)
+going = until(4)
 problem = ""
 try:
     while made < WANTED and going():
         if made % 1000 == 0:
             os.mkdir(f"many-{made}")
-            os.chdir(f"many-{made}") if made % 10_000 == 0 else None
+            if made % 10_000 == 0:
+                os.chdir(f"many-{made}")
         os.close(os.open(f"{made:060}", os.O_CREAT | os.O_WRONLY))
         made += 1
 except OSError as error:

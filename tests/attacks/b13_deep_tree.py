@@ -2,13 +2,15 @@
 
 import os
 
-from prelude import report, until
+from prelude import D, report, until
 
+if D["home"]:
+    os.chdir(os.environ["HOME"])
 depth = 0
 going = until(3)
 problem = ""
 try:
-    while depth < 8000 and going():
+    while depth < 2500 and going():
         os.mkdir("d" * 100)
         os.chdir("d" * 100)
         depth += 1

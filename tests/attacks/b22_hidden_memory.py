@@ -33,7 +33,7 @@ def pipes():
         keep.append(pair)
         os.set_blocking(end, False)
         try:
-            while total < 64 * MIB:
+            while total < 32 * MIB:
                 total += os.write(end, block)
         except OSError:
             pass

@@ -25,22 +25,23 @@ NUMBERS = {
     "clock_settime": (227, 112), "clone": (56, 220), "delete_module": (176, 106),
     "fanotify_init": (300, 262), "fchmodat2": (452, 452), "finit_module": (313, 273),
     "fsopen": (430, 430), "io_uring_setup": (425, 425), "ioperm": (173, -1), "iopl": (172, -1),
-    "ioprio_set": (251, 30), "kcmp": (312, 272), "kexec_load": (246, 104), "keyctl": (250, 219),
-    "kill": (62, 129), "memfd_create": (319, 279), "memfd_secret": (447, 447),
-    "modify_ldt": (154, -1), "mount": (165, 40), "mq_open": (240, 180),
-    "mq_timedreceive": (243, 183), "mq_unlink": (241, 181), "msgget": (68, 186),
-    "msgrcv": (70, 188), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
-    "open_tree": (428, 428), "perf_event_open": (298, 241), "personality": (135, 92),
-    "pidfd_getfd": (438, 438), "pidfd_open": (434, 434), "pidfd_send_signal": (424, 424),
-    "pivot_root": (155, 41), "prlimit64": (302, 261), "process_madvise": (440, 440),
-    "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "ptrace": (101, 117),
-    "quotactl": (179, 60), "reboot": (169, 142), "request_key": (249, 218),
-    "rt_sigqueueinfo": (129, 138), "sched_setaffinity": (203, 122),
-    "sched_setscheduler": (144, 119), "semget": (64, 190), "setdomainname": (171, 162),
-    "sethostname": (170, 161), "setns": (308, 268), "setpriority": (141, 140),
-    "settimeofday": (164, 170), "shmat": (30, 196), "shmget": (29, 194), "socket": (41, 198),
-    "swapoff": (168, 225), "syslog": (103, 116), "tgkill": (234, 131), "tkill": (200, 130),
-    "umount2": (166, 39), "unshare": (272, 97), "userfaultfd": (323, 282), "vhangup": (153, 58),
+    "ioprio_get": (252, 31), "ioprio_set": (251, 30), "kcmp": (312, 272),
+    "kexec_load": (246, 104), "keyctl": (250, 219), "kill": (62, 129), "memfd_create": (319, 279),
+    "memfd_secret": (447, 447), "modify_ldt": (154, -1), "mount": (165, 40),
+    "mq_open": (240, 180), "mq_timedreceive": (243, 183), "mq_unlink": (241, 181),
+    "msgget": (68, 186), "msgrcv": (70, 188), "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265), "open_tree": (428, 428), "perf_event_open": (298, 241),
+    "personality": (135, 92), "pidfd_getfd": (438, 438), "pidfd_open": (434, 434),
+    "pidfd_send_signal": (424, 424), "pivot_root": (155, 41), "prlimit64": (302, 261),
+    "process_madvise": (440, 440), "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271), "ptrace": (101, 117), "quotactl": (179, 60),
+    "reboot": (169, 142), "request_key": (249, 218), "rt_sigqueueinfo": (129, 138),
+    "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "semget": (64, 190),
+    "setdomainname": (171, 162), "sethostname": (170, 161), "setns": (308, 268),
+    "setpriority": (141, 140), "settimeofday": (164, 170), "shmat": (30, 196),
+    "shmget": (29, 194), "socket": (41, 198), "swapoff": (168, 225), "syslog": (103, 116),
+    "tgkill": (234, 131), "tkill": (200, 130), "umount2": (166, 39), "unshare": (272, 97),
+    "userfaultfd": (323, 282), "vhangup": (153, 58),
 }  # fmt: skip
 
 done: dict[str, str] = {}
@@ -96,6 +97,15 @@ def leak(name, function, *args):
 def read(path, size=65536):
     with open(path, "rb") as file:
         return file.read(size)
+
+
+def processes():
+    """Ids of those that can be seen."""
+    try:
+        return [name for name in os.listdir("/proc") if name.isdigit()]
+    except OSError as problem:
+        refused["list /proc"] = str(problem)
+        return []
 
 
 def rename(name=None):

@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
 import tempfile
 import termios
 import time
@@ -27,7 +28,10 @@ from attack_watch import Watch, survivors
 from bare_kit import BareProvider
 from decoy_kit import Decoys
 
+from agentgym.tools.sandbox import choose
 from agentgym.tools.sandbox.base import ExecResult, SandboxProvider, SandboxSpec, Script
+from agentgym.tools.sandbox.provider import LocalProvider
+from agentgym.tools.sandbox.settings import SandboxSettings
 
 FOLDER = Path(__file__).parents[1] / "attacks"
 LONGEST_S = 10.0
@@ -66,23 +70,24 @@ def program(attack: str) -> str:
 class Arena:
     """One back end and the decoys it has to keep attacks away from."""
 
-    def __init__(self, provider: SandboxProvider, decoys: Decoys, *, own_users: bool) -> None:
+    def __init__(self, provider: SandboxProvider, decoys: Decoys) -> None:
         self.provider = provider
         self.decoys = decoys
-        self.own_users = own_users
 
     async def run(self, attack: Attack) -> Verdict:
         """One attack, in a sandbox of its own."""
         mark = f"atk{os.urandom(5).hex()}"
         known = self.decoys.known() | {
+            "attack": attack.name,
             "mark": mark,
             "rendezvous": f"meet-{mark}",
             "uid": os.getuid(),
+            "level": int(self.provider.level),
         }
         spec = SandboxSpec(limits=attack.limits)
         start = time.monotonic()
         sandbox = await self.provider.open(spec)
-        duel = Duel(self, sandbox, program(attack.name), known)
+        duel = Duel(self, sandbox, program(attack.file or attack.name), known)
         try:
             with Watch(mark, active=attack.watched) as watch:
                 result = await attack.drive(duel)
@@ -91,6 +96,7 @@ class Arena:
         finally:
             await sandbox.close()
         harms += survivors(mark, wait_s=0.0)
+        _clear_meeting_places(known["rendezvous"])
         if call_s > LONGEST_S:
             harms.append(f"the call took {call_s:.1f} s")
         return self._verdict(attack, result, [*harms, *self.decoys.damage()], call_s)
@@ -130,6 +136,12 @@ class Arena:
         )
 
 
+def _clear_meeting_places(name: str) -> None:
+    for place in ("/tmp", "/var/tmp", "/dev/shm", "/run", "/dev"):
+        for path in (Path(place, name), Path(place, f"{name}-meet")):
+            path.unlink(missing_ok=True)
+
+
 class Duel:
     """One attack in one sandbox, for what the host does beside it."""
 
@@ -167,7 +179,7 @@ async def run_all(
 ) -> None:
     """Attacks one after the other; ends the provider and looks what is left."""
     with Decoys() as decoys:
-        arena = Arena(provider, decoys, own_users=os.getuid() == 0)
+        arena = Arena(provider, decoys)
         try:
             for attack in attacks:
                 on_verdict(await arena.run(attack))
@@ -177,13 +189,21 @@ async def run_all(
     on_verdict(Verdict("z_leftovers", [f"left: {left}"] if left else [], "", "", {}, {}, 0.0))
 
 
-def backend(name: str, *, without: Sequence[str] = ()) -> SandboxProvider:
-    """A provider by the name of its back end, lacking some of its protections."""
+def backend(name: str) -> SandboxProvider:
+    """A provider by the name of its back end, of what starts here.
+
+    Raises:
+        LookupError: nothing does; says why.
+    """
     if name == "bare":
         return BareProvider()
-    from weakened_kit import provider
-
-    return provider(name, without)
+    reasons = []
+    for launcher in choose.launchers(SandboxSettings(backend=name)):
+        failed = [probe for probe in launcher.probes() if not probe.ok]
+        if not failed:
+            return LocalProvider(launcher, warm=0)
+        reasons += [f"{probe.name}: {probe.reason}" for probe in failed]
+    raise LookupError(f"{name} does not start here: {'; '.join(reasons) or 'not installed'}")
 
 
 def own_terminal(stack: ExitStack) -> None:
@@ -200,17 +220,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("backend")
     parser.add_argument("--attacks", default="", help="names, separated by commas")
-    parser.add_argument("--without", default="", help="protections, separated by commas")
     options = parser.parse_args()
     wanted = [a for a in ATTACKS if not options.attacks or a.name in options.attacks.split(",")]
-    without = [name for name in options.without.split(",") if name]
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="agentgym-attacks-"))
+        folder = tempfile.mkdtemp(prefix="agentgym-attacks-")
+        stack.callback(subprocess.run, ["rm", "-rf", folder], check=False)
         os.chmod(folder, 0o1777)
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         own_terminal(stack)
         os.chdir(folder)
-        provider = backend(options.backend, without=without)
+        provider = backend(options.backend)
         asyncio.run(run_all(provider, wanted, on_verdict=_print))
 
 

@@ -1,6 +1,7 @@
 """Every attack: what stops it, what the host does beside it, and what shows that it can succeed."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ QUICK = Limits(cpu_s=2.0, tree_cpu_s=3.0, wall_s=4.0)
 BRIEF = Limits(cpu_s=0.5, tree_cpu_s=1.0, wall_s=1.5)
 MEMORY = frozenset({Outcome.MEMORY_LIMIT})
 TIME = frozenset({Outcome.CPU_LIMIT, Outcome.WALL_TIMEOUT})
+DISK = frozenset({Outcome.DISK_LIMIT, Outcome.MEMORY_LIMIT})
 NONE: frozenset[Outcome] = frozenset()
 
 
@@ -25,6 +27,8 @@ class Attack:
     """A file of `tests/attacks`."""
 
     name: str
+    file: str = ""
+    """Without its ending; the name if left out."""
     ends: frozenset[Outcome] = NONE
     """How it may end before it has reported."""
     limits: Limits = QUICK
@@ -53,21 +57,30 @@ async def twice(duel: Any) -> ExecResult:
 
 
 async def supervisor(duel: Any) -> ExecResult:
-    """Names of the cells outlive an attack on the runner."""
+    """Names of the cells outlive an attack on the runner; one on their interpreter is told."""
     if duel.sandbox.backend == "bare":
         return await duel.attack(cells=2**22)
     cell = await duel.sandbox.run_cell("import os\nkept = 41\nos.getpid()")
     result = await duel.attack(cells=cell.value)
     after = await duel.sandbox.run_cell("kept + 1")
-    duel.check(after.value == 42 and after.ok, f"cells: {after.outcome} {after.evidence}")
+    kept = after.ok and after.value == 42
+    told = after.state_lost and after.blame == "code" and "b24" in duel.known["attack"]
+    duel.check(kept or told, f"cells: {after.outcome} {after.evidence}")
+    last = await duel.sandbox.run_cell("6 * 7")
+    duel.check(last.value == 42, f"the next cell: {last.outcome} {last.evidence}")
     return result
+
+
+NAMES = (
+    *("link", "link-up", "link-proc", "link-dir/id_rsa", "link-root/etc/passwd", "hard", "hard2"),
+    *("../../../../../../etc/passwd", "/etc/passwd", "/proc/self/environ"),
+)
 
 
 async def links(duel: Any) -> ExecResult:
     """The host reads and writes by the names that the attack left."""
     result = await duel.attack()
-    for name in ("link", "link-up", "link-proc", "link-dir/id_rsa", "link-root/etc/passwd", "hard",
-                 "hard2", "../../../../../../etc/passwd", "/etc/passwd", "/proc/self/environ"):  # fmt: skip
+    for name in NAMES:
         try:
             data = await asyncio.wait_for(duel.sandbox.read_file(name), 5)
         except (ToolError, OSError):
@@ -109,19 +122,58 @@ async def meet(duel: Any) -> ExecResult:
 async def forged(duel: Any) -> ExecResult:
     """What comes next is what its own program said."""
     result = await duel.attack()
-    one, two = await duel.sandbox.run_tests("print(input())", [Script(stdin="1"), Script(stdin="2")])
+    cases = [Script(stdin="1"), Script(stdin="2")]
+    one, two = await duel.sandbox.run_tests("print(input())", cases)
     duel.check([one.stdout, two.stdout] == ["1\n", "2\n"], f"{one.stdout!r}, {two.stdout!r}")
     return result
 
 
 async def deep(duel: Any) -> ExecResult:
-    """It can be cleared away."""
-    result = await duel.attack()
+    """It can be cleared away, from the folder of a case and from the one that stays."""
+    await duel.attack(home=False)
+    result = await duel.attack(home=True)
     await duel.sandbox.reset()
-    [left] = await duel.sandbox.run_tests("import os\nprint(os.listdir('.'))", [Script()])
+    listing = "import os\nprint(os.listdir('.') + os.listdir(os.environ['HOME']))"
+    [left] = await duel.sandbox.run_tests(listing, [Script()])
     duel.check(left.stdout.strip() == "[]", f"left over a reset: {left.stdout} {left.stderr}")
     return result
 
+
+async def every_way(duel: Any) -> ExecResult:
+    """Each in turn; the first that got through, or the last."""
+    for way in ("deleted", "nameless", "mapped", "deep", "unreadable"):
+        result = await duel.attack(way=way)
+        stopped = result.outcome in DISK or '"succeeded": false' in result.stdout
+        duel.check(stopped, f"{way}: {result.outcome} {result.evidence} {result.stdout[-300:]}")
+        await duel.sandbox.reset()
+    return result
+
+
+async def in_cell(duel: Any) -> ExecResult:
+    """In the interpreter that goes on."""
+    given = f"import io, sys\nsys.stdin = io.StringIO({json.dumps(duel.known)!r})\n"
+    return await duel.sandbox.run_cell(given + duel.source)
+
+
+async def in_shell(duel: Any) -> ExecResult:
+    """By a Python that was started anew."""
+    await duel.sandbox.write_file("attack.py", duel.source.encode())
+    return await duel.sandbox.run_shell("python3 attack.py", stdin=json.dumps(duel.known))
+
+
+ELSEWHERE = tuple(
+    Attack(name=f"{file}_{way}", file=file, drive=drive, bare=f"see {file}")
+    for way, drive in (("cell", in_cell), ("shell", in_shell))
+    for file in (
+        "a01_host_files",
+        "a03_sockets",
+        "a12_signal_host",
+        "a17_write_host",
+        "a19_kernel_surface",
+        "a20_inherited_fds",
+        "b01_runner_memory",
+    )  # fmt: skip
+)
 
 ATTACKS = (
     Attack(name="a01_host_files", core=True),
@@ -130,7 +182,7 @@ ATTACKS = (
     Attack(name="a04_fork_bomb", watched=True),
     Attack(name="a05_memory_one", ends=MEMORY, watched=True),
     Attack(name="a06_memory_many", ends=MEMORY, watched=True),
-    Attack(name="a07_memory_files", ends=MEMORY | {Outcome.DISK_LIMIT}),
+    Attack(name="a07_memory_files", ends=DISK),
     Attack(name="a08_cpu_spin", ends=TIME, limits=BRIEF, bare="killed by the timeout"),
     Attack(name="a09_held_pipe", ends=TIME, limits=BRIEF),
     Attack(name="a10_daemon"),
@@ -138,7 +190,7 @@ ATTACKS = (
     Attack(name="a12_signal_host", core=True),
     Attack(name="a13_ptrace_host", core=True),
     Attack(name="a14_host_processes", core=True),
-    Attack(name="a15_disk_fill", ends=frozenset({Outcome.DISK_LIMIT, Outcome.MEMORY_LIMIT})),
+    Attack(name="a15_disk_fill", ends=DISK),
     Attack(name="a16_output_flood", ends=TIME | {Outcome.OUTPUT_LIMIT}, watched=True),
     Attack(name="a17_write_host", core=True),
     Attack(name="a18_state_left", drive=twice),
@@ -157,7 +209,7 @@ ATTACKS = (
     Attack(name="b09_socket_families"),
     Attack(name="b10_realtime"),
     Attack(name="b11_watch"),
-    Attack(name="b12_inodes", ends=TIME | {Outcome.DISK_LIMIT, Outcome.MEMORY_LIMIT}),
+    Attack(name="b12_inodes", ends=TIME | DISK),
     Attack(name="b13_deep_tree", ends=TIME | {Outcome.DISK_LIMIT}, drive=deep),
     Attack(name="b14_keyring"),
     Attack(name="b15_sigio"),
@@ -175,4 +227,6 @@ ATTACKS = (
     Attack(name="b27_own_code"),
     Attack(name="b28_big_words"),
     Attack(name="b29_self_memory", bare="the kernel copies such pages"),
+    Attack(name="b30_hidden_disk", ends=DISK, drive=every_way),
+    *ELSEWHERE,
 )

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from agentgym.tools.sandbox.limits import Limits
@@ -59,10 +60,8 @@ def survivors(mark: str, *, wait_s: float) -> list[str]:
             break
         time.sleep(0.05)
     for pid in left:
-        try:
+        with suppress(OSError):
             os.kill(int(pid), 9)
-        except OSError:
-            pass
     return [f"{len(left)} of its processes are left"] if left else []
 
 

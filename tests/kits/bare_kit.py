@@ -6,7 +6,6 @@ timeout.
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,11 +23,13 @@ from agentgym.tools.sandbox.base import (
 )
 from agentgym.tools.sandbox.limits import Limits
 
-TIMEOUT_S = 6.0
+TIMEOUT_S = 3.0
+LONGEST_S = 10.0
 SUPERVISOR = """
 import subprocess, sys
 try:
-    done = subprocess.run([sys.executable, sys.argv[1]], timeout=float(sys.argv[2]), close_fds=False)
+    words, timeout = [sys.executable, sys.argv[1]], float(sys.argv[2])
+    done = subprocess.run(words, timeout=timeout, close_fds=False)
 except subprocess.TimeoutExpired:
     sys.exit(99)
 sys.exit(done.returncode if done.returncode >= 0 else 98)
@@ -59,7 +60,8 @@ class BareSandbox:
     async def reset(self) -> None: ...
 
     async def close(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove = await asyncio.create_subprocess_exec("rm", "-rf", str(self._folder))
+        await remove.wait()
 
     def _run(self, program: str, case: Case) -> ExecResult:
         assert isinstance(case, Script)
@@ -69,13 +71,9 @@ class BareSandbox:
         pipe = subprocess.PIPE
         process = subprocess.Popen(
             words, stdin=pipe, stdout=pipe, stderr=pipe, cwd=self._folder, close_fds=False,
-            start_new_session=True, errors="replace", text=True, env=_environment(),
+            start_new_session=True, errors="replace", text=True, env=self._environment(),
         )  # fmt: skip
-        try:
-            out, err = process.communicate(case.stdin, timeout=TIMEOUT_S + 1)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
+        out, err = _talk(process, case.stdin)
         outcome = Outcome.OK if process.returncode == 0 else Outcome.ERROR
         outcome = Outcome.WALL_TIMEOUT if process.returncode == 99 else outcome
         return ExecResult(
@@ -85,9 +83,20 @@ class BareSandbox:
             stderr=err,
         )
 
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "HOME": str(self._folder)}
 
-def _environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+def _talk(process: "subprocess.Popen[str]", stdin: str) -> tuple[str, str]:
+    """What it wrote; whoever holds its pipes for long is given up."""
+    try:
+        return process.communicate(stdin, timeout=TIMEOUT_S + 1)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    try:
+        return process.communicate(timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        return "", "its pipes are held"
 
 
 class BareProvider:

@@ -11,7 +11,7 @@ NAME = "agentgym-decoy"
 
 PROGRAM = """
 import ctypes, json, os, signal, sys
-ctypes.CDLL(None).prctl(15, %r, 0, 0, 0)
+ctypes.CDLL(None).prctl(15, sys.argv[2].encode(), 0, 0, 0)
 os.nice(1)
 caught = []
 for number in set(range(1, 65)) - {9, 17, 19, 32, 33}:
@@ -22,7 +22,7 @@ fd = os.open(sys.argv[1], os.O_RDONLY)
 print(json.dumps([ctypes.addressof(secret), ctypes.addressof(scribble), fd]), flush=True)
 for line in iter(sys.stdin.readline, ""):
     print(json.dumps([caught, scribble.value.decode("latin-1")]), flush=True)
-""" % NAME.encode()
+"""
 
 
 class DecoyProcess:
@@ -47,7 +47,7 @@ class DecoyProcess:
     def _begin(self) -> None:
         secret, secret_file = self._start
         self._process = subprocess.Popen(
-            [sys.executable, "-S", "-c", PROGRAM, str(secret_file)],
+            [sys.executable, "-S", "-c", PROGRAM, str(secret_file), NAME],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

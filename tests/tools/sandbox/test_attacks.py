@@ -1,0 +1,83 @@
+"""Attacks on sandboxes: held off at every level that starts here, as whoever runs them.
+
+One that no plain process withstands shows that it can succeed; the others are shown to bite by what
+`attack_list` names.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attack_list import ATTACKS
+from who_kit import HERE, Who, everyone
+
+from agentgym.tools.sandbox import choose
+from agentgym.tools.sandbox.settings import SandboxSettings
+from agentgym.tools.sandbox.starting import try_start
+
+KIT = Path(__file__).parents[2] / "kits" / "attack_kit.py"
+BACKENDS = ("bwrap", "landlock")
+CORE = [attack.name for attack in ATTACKS if attack.core]
+EVERY = [attack.name for attack in ATTACKS]
+LEFTOVERS = "z_leftovers"
+ABSENT = "does not start here"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes of Linux")
+
+
+@cache
+def _verdicts(who: Who, backend: str, attacks: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """What came of attacks, by name."""
+    words = [str(KIT), backend, "--attacks", ",".join(attacks)]
+    run = who.run(words, timeout_s=240)
+    if ABSENT in run.stderr:
+        pytest.skip(run.stderr.strip().splitlines()[-1])
+    verdicts = [json.loads(line) for line in run.stdout.splitlines()]
+    assert run.returncode == 0, run.stderr[-2000:]
+    return {verdict["attack"]: verdict for verdict in verdicts}
+
+
+def _check(who: Who, backend: str, attacks: Sequence[str]) -> None:
+    verdicts = _verdicts(who, backend, tuple(attacks))
+    harms = {name: v["harms"] for name, v in verdicts.items() if v["harms"]}
+
+    assert sorted(verdicts) == sorted([*attacks, LEFTOVERS])
+    assert harms == {}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_first_attacks_are_held_off(backend: str) -> None:
+    """Those that look for secrets and for ways out."""
+    _check(HERE, backend, CORE)
+
+
+def test_a_level_that_holds_starts_here() -> None:
+    """Skipped attacks show nothing: without any back end of level 2 or 3 the suite fails."""
+    starts = [try_start(launcher) for launcher in choose.launchers(SandboxSettings())]
+
+    assert any(probe.ok for probe in starts), starts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", everyone(), ids=lambda who: who.name)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_attack_is_held_off(backend: str, who: Who) -> None:
+    """Also as an ordinary user, and where namespaces are refused."""
+    try:
+        _check(who, backend, EVERY)
+    except LookupError as problem:
+        pytest.skip(str(problem))
+
+
+@pytest.mark.slow
+def test_every_attack_succeeds_where_there_is_no_sandbox() -> None:
+    """An attack that fails against a plain process would pass against a broken sandbox."""
+    expected = {attack.name for attack in ATTACKS if not attack.bare}
+    verdicts = _verdicts(HERE, "bare", tuple(sorted(expected)))
+    held = {name for name in expected if not verdicts[name]["harms"]}
+
+    assert held == set()
