@@ -45,6 +45,7 @@ class Bridge:
         self._answers: list[Any] = []
         self._until: float | None = None
         self._beat_s = 1.0
+        self._lost = ""
         self._buffer = b""
 
     def ask(self, call: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +56,8 @@ class Bridge:
         try:
             if call["id"] != self._id:
                 self._begin(call)
-            return self._answer(self._finish(call))
+            self._lost = self._lost or self._finish(call)
+            return self._answer(self._lost)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
@@ -66,7 +68,7 @@ class Bridge:
         if self._waiting:
             self._end()
         self._id, self._waiting, self._answers = call["id"], list(call["questions"]), []
-        self._until, self._beat_s = None, call["beat_s"]
+        self._until, self._beat_s, self._lost = None, call["beat_s"], ""
 
     def _finish(self, call: dict[str, Any]) -> str:
         try:

@@ -1,7 +1,8 @@
 """What is sent to the service's interpreter: the bridge, and the runner's code for it to start.
 
-As text, since that interpreter may be of another version than this one. It goes along with every
-question, a few kilobytes, so that no question depends on what an earlier one left there.
+As text, since that interpreter may be of another version than this one. The bridge, of a few
+kilobytes, goes along with every question, so that an interpreter that was started anew can say so;
+the runner goes along with the first.
 """
 
 import base64
@@ -51,12 +52,10 @@ def question(
     seconds: float,
     beat_s: float,
 ) -> dict[str, Any]:
-    """A call: requests to the runner, which is started first if there is none.
-
-    It has an id: asked again, it is not run again.
+    """A call. It has an id: asked again, it is not run again.
 
     Args:
-        token: of the bridge that must answer; any one, if empty.
+        token: of the bridge that must answer; any one, which starts a runner, if empty.
         spec: what the sandbox was opened with.
         requests: in the words of `requests`.
         seconds: longest wait for each answer.
@@ -66,7 +65,7 @@ def question(
         {"request": dict(request), "answered": request["op"] != "program", "seconds": seconds}
         for request in requests
     ]
-    start = {**_start(), "config": _config(spec)}
+    start = {} if token else {**_start(), "config": _config(spec)}
     known = {"id": uuid.uuid4().hex, "token": token, "beat_s": beat_s}
     return {**known, "questions": asked, "start": start}
 

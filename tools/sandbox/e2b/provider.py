@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from agentgym.errors import MissingExtraError, SandboxError, UsageError
+from agentgym.threads import in_thread
 from agentgym.tools.sandbox.base import Level, Probe, ProbeReport, SandboxSpec
 from agentgym.tools.sandbox.e2b.machine import Machine
 from agentgym.tools.sandbox.e2b.pace import Rate
@@ -94,7 +95,7 @@ class E2BProvider:
     async def aclose(self) -> None:
         """See `SandboxProvider`; looks for machines whose creation was never answered, too."""
         await asyncio.gather(*(sandbox.close() for sandbox in list(self._open)))
-        await self._service.leases.sweep()
+        await in_thread(self._service.leases.sweep)
 
     @property
     def _gaps(self) -> tuple[str, ...]:

@@ -37,7 +37,6 @@ class Leases:
         self._unsure = False
         self._lock = threading.Lock()
         self._process = os.getpid()
-        _register(self)
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -52,52 +51,34 @@ class Leases:
     def unsure(self) -> None:
         """A machine may have been created whose id is not known."""
         self._unsure = True
+        _all.add(self)
 
     def created(self, id: str) -> None:
         with self._lock:
             self._ids.add(id)
+            _all.add(self)
 
     def ended(self, id: str) -> None:
         with self._lock:
             self._ids.discard(id)
+            if not self._ids and not self._unsure:
+                _all.discard(self)
 
-    async def sweep(self) -> list[str]:
-        """End what is left, by id and by tag; what could not be ended stays listed."""
-        from e2b_code_interpreter import AsyncSandbox
+    def sweep(self, *, at_most_s: float = 60.0) -> None:
+        """End what is left, by id and by tag; what could not be ended stays listed.
 
-        left = set(self._ids)
-        if self._unsure:
-            with contextlib.suppress(ServiceError), boundary(ServiceError, "listing machines"):
-                left |= await self._tagged()
-        for id in left:
-            with contextlib.suppress(ServiceError), boundary(ServiceError, f"ending {id}"):
-                await AsyncSandbox.kill(id, request_timeout=_REQUEST_S, **self._settings)
-                self.ended(id)
-        return sorted(left)
-
-    async def _tagged(self) -> set[str]:
-        from e2b import SandboxQuery
-        from e2b_code_interpreter import AsyncSandbox
-
-        found: set[str] = set()
-        query = SandboxQuery(metadata=self.metadata)
-        pages = AsyncSandbox.list(query=query, request_timeout=_REQUEST_S, **self._settings)
-        while pages.has_next:
-            found |= {info.sandbox_id for info in await pages.next_items()}
-        self._unsure = False
-        return found
-
-    def sweep_at_exit(self) -> None:
-        """The same without an event loop, in bounded time; a forked child leaves them alone."""
+        Blocks, since it must also work when no event loop is left. In a forked child nothing is
+        done: the machines are its parent's.
+        """
         if os.getpid() != self._process or not (self._ids or self._unsure):
             return
         from e2b_code_interpreter import Sandbox
 
-        until = time.monotonic() + _EXIT_S
+        until = time.monotonic() + at_most_s
         left = set(self._ids)
         if self._unsure:
             with contextlib.suppress(ServiceError), boundary(ServiceError, "listing machines"):
-                left |= self._tagged_now()
+                left |= self._tagged()
         for id in left:
             if time.monotonic() > until:
                 return
@@ -105,7 +86,7 @@ class Leases:
                 Sandbox.kill(id, request_timeout=_REQUEST_S, **self._settings)
                 self.ended(id)
 
-    def _tagged_now(self) -> set[str]:
+    def _tagged(self) -> set[str]:
         from e2b import SandboxQuery
         from e2b_code_interpreter import Sandbox
 
@@ -114,18 +95,15 @@ class Leases:
         pages = Sandbox.list(query=query, request_timeout=_REQUEST_S, **self._settings)
         while pages.has_next:
             found |= {info.sandbox_id for info in pages.next_items()}
+        self._unsure = False
         return found
 
 
-_all: list[Leases] = []
+_all: set[Leases] = set()
+"""Those that have something to end."""
 
 
-def _register(leases: Leases) -> None:
-    if not _all:
-        atexit.register(_sweep_all)
-    _all.append(leases)
-
-
+@atexit.register
 def _sweep_all() -> None:
-    for leases in _all:
-        leases.sweep_at_exit()
+    for leases in list(_all):
+        leases.sweep(at_most_s=_EXIT_S)
