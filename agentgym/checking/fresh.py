@@ -20,6 +20,8 @@ from agentgym.checking.report import Findings
 from agentgym.checking.session import Entry, difference, play
 from agentgym.checking.subject import Origin, Subject
 from agentgym.errors import EnvError, NotRegisteredError
+from agentgym.tools.sandbox.settings import SandboxSettings
+from agentgym.tools.sandbox.shared import configure, wanted
 
 _MARK = "agentgym-transcripts:"
 _HASH_SEEDS = ("1", "2")
@@ -33,6 +35,7 @@ class Request(BaseModel):
     origin: Origin
     num_tasks: int
     seed: int
+    sandbox: SandboxSettings
 
 
 async def fresh_process(subject: Subject) -> Findings:
@@ -40,7 +43,12 @@ async def fresh_process(subject: Subject) -> Findings:
     if subject.origin is None:
         return Findings(skipped="another process could not find this env: name it, or its class")
     here = await transcripts(subject)
-    request = Request(origin=subject.origin, num_tasks=subject.num_tasks, seed=subject.seed)
+    request = Request(
+        origin=subject.origin,
+        num_tasks=subject.num_tasks,
+        seed=subject.seed,
+        sandbox=wanted(),
+    )
     asked = [asyncio.to_thread(_ask, request, seed, subject.timeout_s) for seed in _HASH_SEEDS]
     for there in await asyncio.gather(*asked):
         if there is None:
@@ -101,6 +109,7 @@ def _path() -> str:
 def main() -> None:
     """Play what stdin asks for."""
     request = Request.model_validate_json(sys.stdin.read())
+    configure(request.sandbox, quiet=True)
     played: Any = None
     with suppress(NotRegisteredError):
         played = asyncio.run(transcripts(_subject(request)))

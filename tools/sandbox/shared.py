@@ -60,6 +60,11 @@ def configure(settings: SandboxSettings, *, quiet: bool = False) -> None:
         _shared.settings = settings
 
 
+def wanted() -> SandboxSettings:
+    """What was configured last, for processes that are to do the same."""
+    return _shared.settings
+
+
 async def shared_provider() -> SandboxProvider:
     """Where sandboxes come from; chosen and tested at the first call.
 
