@@ -19,7 +19,8 @@ async def registration(subject: Subject) -> Findings:
         return Findings(skipped="the env was given as a class, not by name")
     found = spec(subject.name)
     faults = []
-    if found.version is None and found.namespace not in FAMILIES:  # they keep their own names
+    of_family = not FAMILIES.keys().isdisjoint((found.namespace, found.name))
+    if found.version is None and not of_family:  # families keep their own names
         faults.append(f"the id {found.id!r} has no version: register it as 'Name-v0'")
     with subject.asking(f"gymnasium.make({found.id!r})"):
         env = gymnasium.make(found.id, **subject.env_args)

@@ -11,6 +11,7 @@ from agentgym.checking.arguments import random_arguments
 from agentgym.checking.report import Findings
 from agentgym.checking.subject import Subject
 from agentgym.tools import Tool, ToolContext
+from agentgym.tools.sandbox.lazy import LazySandbox
 
 _ROUNDS = 3
 
@@ -103,8 +104,9 @@ async def tool_answers(tool: Tool, *, timeout_s: float) -> Findings:
     found = Findings()
     for round_number in range(_ROUNDS):
         arguments = random_arguments(tool.parameters, "word 1 2", Random(round_number))
-        context = ToolContext(rng=Random(round_number))
-        result = await asyncio.wait_for(tool.call(arguments, context), timeout_s)
+        async with LazySandbox() as sandbox:
+            context = ToolContext(rng=Random(round_number), sandbox=sandbox)
+            result = await asyncio.wait_for(tool.call(arguments, context), timeout_s)
         if result.error == "timeout":
             found.faults.append(f"{arguments}: {result.content}")
         elif result.error == "tool_error" and "failed: " in result.content:
