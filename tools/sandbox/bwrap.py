@@ -15,7 +15,7 @@ from typing import Any
 from agentgym.errors import SandboxError
 from agentgym.tools.sandbox import hints, uids
 from agentgym.tools.sandbox.base import Level, Probe, SandboxSpec
-from agentgym.tools.sandbox.bwrap_view import PACKAGES, SCRATCH, WORKDIR, view
+from agentgym.tools.sandbox.bwrap_view import SCRATCH, WORKDIR, import_paths, view
 from agentgym.tools.sandbox.launch import Launch
 from agentgym.tools.sandbox.layout import this_machine
 from agentgym.tools.sandbox.packages import entries
@@ -61,7 +61,7 @@ class BwrapLauncher:
 
     def prepare(self, spec: SandboxSpec, runner: Callable[[str], Sequence[str]]) -> Launch:
         layout, packages, code = this_machine(), entries(spec.packages), _filter()
-        paths = [PACKAGES] if packages else []
+        paths = import_paths(layout, packages)
         environment = layout.environment(WORKDIR, import_paths=paths)
         taken = None if self.way is Way.NONE else uids.available().take()
         change = [] if taken is None else uids.change_to(taken)

@@ -30,19 +30,37 @@ def view(layout: Layout, entries: Sequence[Entry], *, disk_mb: int) -> list[str]
 
     Args:
         layout: what of this machine is open.
-        entries: packages to be found under `PACKAGES`.
+        entries: packages to be found at their `place`.
         disk_mb: size of each of the three file systems that can be written.
     """
+    places = {place(layout, entry): entry.path for entry in entries}
     return [
         *_parents([*layout.roots, *layout.links, *_DEVICES, f"{PACKAGES}/x"]),
         *(word for root in layout.roots for word in ("--ro-bind", root, root)),
         *_closed(layout.hidden),
         *_links({**layout.links, **_DEVICE_LINKS}),
         *(word for device in _DEVICES for word in ("--dev-bind", device, device)),
-        *(word for e in entries for word in ("--ro-bind", e.path, f"{PACKAGES}/{e.name}")),
+        *(word for to, path in places.items() for word in ("--ro-bind", path, to)),
+        *(word for path in layout.hidden for word in ("--remount-ro", path)),
         *_writable(disk_mb),
         *("--proc", "/proc", "--remount-ro", "/", "--chdir", WORKDIR),
     ]
+
+
+def place(layout: Layout, entry: Entry) -> str:
+    """Where a package is found.
+
+    Where it is on this machine, if what lies around it is there too: packages of conda look for
+    their libraries from where they lie, in the interpreter's folder.
+    """
+    is_at_home = layout.hides(entry.path) and Path(entry.path).name == entry.name
+    return entry.path if is_at_home else f"{PACKAGES}/{entry.name}"
+
+
+def import_paths(layout: Layout, entries: Sequence[Entry]) -> list[str]:
+    """The folders of all packages."""
+    folders = (str(Path(place(layout, entry)).parent) for entry in entries)
+    return list(dict.fromkeys(folders))
 
 
 def _parents(paths: Iterable[str]) -> Iterator[str]:
@@ -54,7 +72,7 @@ def _parents(paths: Iterable[str]) -> Iterator[str]:
 def _closed(hidden: Iterable[str]) -> Iterator[str]:
     for path in hidden:
         if Path(path).is_dir():
-            yield from ("--size", "4096", "--tmpfs", path, "--remount-ro", path)
+            yield from ("--size", "4096", "--tmpfs", path)
         else:
             yield from ("--ro-bind", "/dev/null", path)
 

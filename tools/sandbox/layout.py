@@ -74,6 +74,10 @@ class Layout:
         real = os.path.realpath(path)
         return _covered(real, self.roots) and not _covered(real, self.hidden)
 
+    def hides(self, path: str) -> bool:
+        """Whether a real path is closed inside something that is open."""
+        return _covered(path, self.hidden)
+
     def allowed(self) -> Allowed:
         """The same as a list of open paths, found by descending towards what is closed."""
         found = Allowed([], [])

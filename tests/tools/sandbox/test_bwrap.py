@@ -3,18 +3,23 @@
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agentgym.errors import UsageError
+from agentgym.tools.sandbox import bwrap
 from agentgym.tools.sandbox.base import Probe, SandboxSpec
 from agentgym.tools.sandbox.bwrap import BwrapLauncher, Way
 from agentgym.tools.sandbox.bwrap_find import launchers, programs
 from agentgym.tools.sandbox.choose import inspect
 from agentgym.tools.sandbox.launch import Launch
+from agentgym.tools.sandbox.layout import this_machine
 from agentgym.tools.sandbox.limits import Limits
+from agentgym.tools.sandbox.packages import entries
 from agentgym.tools.sandbox.starting import data_fds, run_launch
 
 LAUNCHERS = [pytest.param(found, id=found.way.name.lower()) for found in launchers()]
@@ -133,6 +138,52 @@ def test_packages_are_all_that_can_be_imported_beside_the_library(launcher: Bwra
 
     assert ended.stdout.decode().splitlines() == ["3 ['numpy', 'numpy.libs']", "numpy"]
     assert b"No module named 'pydantic'" in ended.stderr
+
+
+@pytest.fixture
+def at_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An interpreter's folder with a package that finds its library from where it lies."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        home = Path(folder)
+        os.chmod(home, 0o755)
+        site = home / "site-packages"
+        (site / "atlas-1.0.dist-info").mkdir(parents=True)
+        (site / "atlas-1.0.dist-info" / "METADATA").write_text("Name: atlas\nVersion: 1.0\n")
+        (site / "atlas-1.0.dist-info" / "RECORD").write_text("atlas/__init__.py,,\n")
+        (site / "atlas").mkdir()
+        module = "import os\nlibrary = open(os.path.dirname(__file__) + '/../../library').read()\n"
+        (site / "atlas" / "__init__.py").write_text(module)
+        (site / "secret.py").write_text("answer = 42\n")
+        (home / "library").write_text("found")
+        layout = this_machine()
+        ours = replace(layout, roots=(*layout.roots, folder), hidden=(*layout.hidden, str(site)))
+        monkeypatch.setattr(bwrap, "this_machine", lambda: ours)
+        monkeypatch.syspath_prepend(str(site))
+        yield site
+        entries.cache_clear()
+
+
+@every_way
+def test_a_package_of_the_interpreter_stays_where_it_is(
+    launcher: BwrapLauncher, at_home: Path
+) -> None:
+    """With what it needs around it, and without what lies beside it."""
+    spec = SandboxSpec(packages=("atlas",))
+    code = (
+        "import os, sys\n"
+        f"sys.path.append({str(at_home)!r})\n"
+        "import atlas\n"
+        f"print(atlas.library, os.listdir({str(at_home)!r}))\n"
+        f"try:\n    open({str(at_home / 'x')!r}, 'w')\n"
+        "except OSError as error:\n    print(error.strerror)\n"
+    )
+    launch = launcher.prepare(spec, lambda python: [python, "-c", code])
+    ended = run_launch(launch)
+    launch.release()
+
+    said = ended.stdout.decode().splitlines()
+    assert said == ["found ['atlas']", "Read-only file system"], ended.stderr
+    assert launch.config["import_paths"] == [str(at_home)]
 
 
 @every_way
