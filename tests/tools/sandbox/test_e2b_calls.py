@@ -31,7 +31,7 @@ async def service() -> AsyncIterator[StandIn]:
 
 @pytest.fixture
 async def sandbox(service: StandIn) -> AsyncIterator[E2BSandbox]:
-    terms = Terms(silence_s=2, request_s=5)
+    terms = Terms(silence_s=5, request_s=10)
     provider = E2BProvider(terms=terms, per_second=100, **service.settings)
     yield await provider.open()
     await provider.aclose()
@@ -108,7 +108,7 @@ async def test_limits_hold_inside_whatever_the_sdk_does(service: StandIn, sandbo
 
     assert (slept.outcome, slept.blame) == (Outcome.WALL_TIMEOUT, "code")
     assert (spun.outcome, spun.blame) == (Outcome.CPU_LIMIT, "code")
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 30
     assert len(service.created) == 1
 
 
@@ -126,7 +126,7 @@ async def test_a_cell_stopped_in_time_keeps_its_names(sandbox: E2BSandbox):
 @pytest.mark.slow
 async def test_a_long_call_is_not_taken_for_a_dead_machine(sandbox: E2BSandbox):
     """The bridge is heard every now and then, while the code says nothing."""
-    result = await sandbox.run_cell("import time; time.sleep(2.5); 'done'")
+    result = await sandbox.run_cell("import time; time.sleep(6); 'done'")
 
     assert result.value == "done"
     assert result.attempts == 1
@@ -135,6 +135,7 @@ async def test_a_long_call_is_not_taken_for_a_dead_machine(sandbox: E2BSandbox):
 # blame
 
 
+@pytest.mark.slow
 async def test_a_machine_that_says_nothing_is_replaced(service: StandIn, sandbox: E2BSandbox):
     """What was defined before is defined again; the silent machine is ended, its code with it."""
     await sandbox.run_cell("x = 41")
@@ -201,7 +202,7 @@ async def test_a_runner_stopped_by_the_code_is_noticed(service: StandIn, sandbox
     (result,) = await sandbox.run_tests(program, [Call(function="f")], limits=limits)
 
     assert (result.outcome, result.blame) == (Outcome.LOST, "code")
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 25
 
 
 @pytest.mark.slow

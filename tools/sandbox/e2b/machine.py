@@ -11,7 +11,7 @@ import json
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, NamedTuple
 
@@ -88,12 +88,12 @@ class Machine:
         """
         before = [request for request in requests if request["op"] == "program"]
         asked = [request for request in requests if request["op"] != "program"]
-        for start in range(0, max(1, len(asked)), _PER_QUESTION):
-            part = [*before, *asked[start : start + _PER_QUESTION]]
+        for some in _portions(asked):
+            part = [*before, *some]
             answers, lost = await self._ask(part, timeout_s)
             for answer in answers:
                 take(answer)
-            if lost or len(answers) < len(part) - len(before):
+            if lost or len(answers) < len(some):
                 raise LostError(lost or "answers are missing")
 
     async def _ask(
@@ -199,6 +199,19 @@ class Machine:
     def end(self) -> None:
         """Leave it to the sweep, for callers without an event loop."""
         self._over = True
+
+
+def _portions(asked: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """As many at a time as can be answered in one go; one portion of none if there are none."""
+    largest = max((_answer_bytes(request) for request in asked), default=1)
+    size = max(1, min(_PER_QUESTION, _MOST_BYTES // 2 // largest))
+    for start in range(0, max(1, len(asked)), size):
+        yield asked[start : start + size]
+
+
+def _answer_bytes(request: Mapping[str, Any]) -> int:
+    limits = request["limits"]
+    return int(limits["value_bytes"] + 2 * limits["output_bytes"] + 2 * request.get("max_bytes", 0))
 
 
 class _Ear:
