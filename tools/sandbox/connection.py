@@ -12,6 +12,7 @@ import subprocess
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -50,6 +51,7 @@ class Connection:
             ours, theirs = socket.socketpair()
         self._socket = ours
         self._is_ready = False
+        self._ended: Future[None] | None = None
         self.started = time.monotonic()
         try:
             with boundary(SandboxError, f"{launcher.backend}: a sandbox cannot be started"):
@@ -156,8 +158,10 @@ class Connection:
         return text.decode(errors="replace").strip()
 
     async def close(self) -> None:
-        """End it and everything in it, and clear up; idempotent."""
-        await in_thread(self.end)
+        """End it and everything in it, and clear up; a second call waits for the first one."""
+        if self._ended is None:
+            self._ended = Worker().submit(self.end)
+        await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def end(self) -> None:
         """`close`, blocking for some milliseconds."""

@@ -90,6 +90,7 @@ class LocalSandbox:
         self.id = uuid.uuid4().hex[:12]
         self._spec, self._connect, self._slots = spec, connect, slots
         self._connection: Link | None = connection
+        self._ending: set[Link] = set()
         self._past: list[requests.Request] = []
         self._turn = asyncio.Lock()
         self._forget = forget
@@ -154,6 +155,8 @@ class LocalSandbox:
             self._closed = True
             self._forget(self)
             await asyncio.shield(self._drop())
+        for link in list(self._ending):  # by a call that was cancelled
+            await asyncio.shield(link.close())
 
     def end(self) -> None:
         """`close` from a thread without a loop."""
@@ -254,7 +257,9 @@ class LocalSandbox:
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
+            self._ending.add(connection)
             await connection.close()
+            self._ending.discard(connection)
 
 
 class _Step(NamedTuple):
