@@ -143,6 +143,11 @@ class StandIn:
         for queue in machine.queues.values():
             queue.put_nowait("gone")
 
+    def kill_interpreters(self) -> None:
+        """As in a machine that has run out of memory; the service starts new ones."""
+        for machine in self.running.values():
+            self._tell(machine, {"op": "kill", "context": "default"})
+
     # requests
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:

@@ -53,6 +53,8 @@ class Machine:
         context = self.contexts[name]
         if request["op"] == "execute":
             os.write(context.requests, (json.dumps(request) + "\n").encode())
+        if request["op"] == "kill":
+            os.kill(context.pid, signal.SIGKILL)
         if request["op"] == "interrupt":
             os.kill(context.pid, signal.SIGINT)
 

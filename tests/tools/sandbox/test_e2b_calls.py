@@ -150,6 +150,19 @@ async def test_a_machine_that_says_nothing_is_replaced(service: StandIn, sandbox
     assert len(service.running) == 1
 
 
+async def test_an_interpreter_started_anew_is_not_taken_for_the_old_one(
+    service: StandIn, sandbox: E2BSandbox
+):
+    """The service replaces one that died without a word; names would be missing in silence."""
+    await sandbox.run_cell("x = 1")
+    service.kill_interpreters()
+    await asyncio.sleep(0.2)
+    result = await sandbox.run_cell("x")
+
+    assert (result.value, result.attempts) == (1, 2)
+    assert len(service.created) == 2
+
+
 async def test_a_life_that_ended_in_a_call_is_the_services_doing(
     service: StandIn, sandbox: E2BSandbox
 ):
