@@ -96,7 +96,7 @@ def vary(sketch: Sketch, rng: Random) -> Variant:
         hack=None if sketch.hack is None else answer(sketch.hack),
         inputs=inputs,
         expected=tuple(run_trusted(sketch.kind, core, entry, given) for given in inputs),
-        identity=f"{sketch.name}{sorted(constants.items())}",
+        identity=f"p {sketch.name}{sorted(constants.items())}",
     )
 
 

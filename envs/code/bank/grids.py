@@ -17,7 +17,7 @@ SKETCHES = (
         name="cheapest_way",
         level=5,
         entries=("cheapest", "least_cost", "way"),
-        values={"turns": (0, 1, 3), "side": (1, 2)},
+        values={"turns": (0, 1, 2, 3, 5), "side": (1, 2, 3)},
         statement="Write a function `$f(costs)` for a table of costs, at least 1 x 1. A way begins "
         "in the top row and ends in the bottom row; it goes down one row at a time, straight or by "
         "up to $side columns to the left or right. Its price is the sum of the costs of its "
@@ -61,7 +61,7 @@ def $f(costs):
         name="lakes",
         level=5,
         entries=("lakes", "count_areas", "regions"),
-        values={"touch": ("a side", "a side or a corner"), "k": (2, 3, 4)},
+        values={"touch": ("a side", "a side or a corner"), "k": (2, 3, 4, 5, 6)},
         statement="Write a function `$f(rows)` for a map: strings of equal length of `.` (land) "
         "and `#` (water). Fields of water that have $touch in common belong to the same lake. "
         "Return the number of lakes of at least $k fields.",
@@ -104,7 +104,7 @@ def $f(rows):
         name="garden",
         level=5,
         entries=("grow", "next_years", "garden"),
-        values={"born": ((3,), (2,), (3, 4)), "stay": ((2, 3), (1, 2), (3, 4))},
+        values={"born": ((3,), (2,), (3, 4), (3, 6)), "stay": ((2, 3), (1, 2), (3, 4), (2, 4))},
         statement="Write a function `$f(rows, years)` for a garden: strings of equal length of `.` "
         "and `#` (a plant). Each year, all at once: an empty field with one of $born plants around "
         "it (of its up to 8 neighbours) gets one, and a plant stays only if it has one of $stay. "

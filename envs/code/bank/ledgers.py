@@ -89,7 +89,7 @@ class $f:
         level=4,
         kind="class",
         entries=("WaitingRoom", "Desk", "Line"),
-        values={"k": (1, 2, 3, 4, 5)},
+        values={"k": range(1, 9)},
         statement="Write a class `$f()`, a waiting room. `come(name, urgent)` lets somebody in and "
         "returns how many wait. `call()` returns the name of the next one, who leaves, or None: "
         "urgent people in the order they came, before the others in the order they came; but after "
@@ -158,7 +158,7 @@ class $f:
         level=4,
         kind="class",
         entries=("Stock", "Store", "Depot"),
-        values={"k": range(2, 8)},
+        values={"k": range(2, 16)},
         statement="Write a class `$f()`, a store of goods. `bring(name, n)` adds n pieces. "
         "`order(name, n)` sells as many of n pieces as there are. Both return how many pieces of "
         "that name are left. `short()` returns the names, in the order of the alphabet, of which "
@@ -216,7 +216,7 @@ class $f:
         level=4,
         kind="class",
         entries=("Turns", "Circle", "Table"),
-        values={"k": (1, 2, 3, 4)},
+        values={"k": range(1, 9)},
         statement="Write a class `$f(names)`, people who sit in a circle, at least one. The first "
         "has the turn. `next()` passes the turn on by $k seats and returns who has it then. "
         "`leave(name)` takes somebody out and returns how many are left; if it was the one who had "
@@ -277,7 +277,7 @@ class $f:
         level=4,
         kind="class",
         entries=("Scores", "Board", "League"),
-        values={"win": (2, 3), "draw": (0, 1)},
+        values={"win": (2, 3, 4, 5), "draw": (0, 1)},
         statement="Write a class `$f()` for a league. `play(a, b, x, y)` enters a game in which "
         "team a scored x and team b scored y goals: a win is worth $win points, a draw $draw to "
         "each. `points(team)` returns the points of a team, 0 if it never played. `table()` "

@@ -63,7 +63,7 @@ def $f(n):
         name="digit_sum",
         level=2,
         entries=("digit_sum", "checksum", "digits"),
-        values={"k": range(2, 10)},
+        values={"k": range(2, 40)},
         statement="Write a function `$f(n)` that returns the sum of the decimal digits of a whole "
         "number, multiplied by $k. A minus sign does not matter.",
         solution="def $f(n):\n    return $k * sum(int(digit) for digit in str(abs(n)))",
@@ -82,7 +82,7 @@ def $f(n):
         name="count_letters",
         level=2,
         entries=("count_letters", "letter_count", "found"),
-        values={"set": ("aeiou", "aeo", "lmnr", "st", "xyz")},
+        values={"set": ("aeiou", "aeo", "lmnr", "st", "xyz", "bdg", "en", "aou", "rst", "kml")},
         statement="Write a function `$f(s)` that counts the characters of a string that are one of "
         "the letters `$set`, small or capital.",
         solution="def $f(s):\n    return sum(letter in '$set' for letter in s.lower())",
@@ -190,7 +190,7 @@ def $f(s):
         name="runner_up",
         level=2,
         entries=("runner_up", "next_best", "nth_place"),
-        values={"k": (2, 3), "order": ("largest", "smallest")},
+        values={"k": (2, 3, 4), "order": ("largest", "smallest")},
         statement="Write a function `$f(numbers)` that returns number $k of the different numbers "
         "of a list, the $order being number 1, or None if there are fewer.",
         solution="""
@@ -215,7 +215,7 @@ def $f(numbers):
         name="pairs_apart",
         level=2,
         entries=("pairs", "count_pairs", "matches"),
-        values={"k": range(1, 8)},
+        values={"k": range(1, 9)},
         statement="Write a function `$f(numbers)` that counts the pairs of positions i < j of a "
         "list whose numbers differ by exactly $k.",
         solution="""
@@ -240,7 +240,7 @@ def $f(numbers):
         name="initials",
         level=2,
         entries=("initials", "abbreviate", "short_form"),
-        values={"end": (".", "", "-"), "k": (1, 2)},
+        values={"end": (".", "", "-", "/"), "k": (1, 2, 3)},
         statement="Write a function `$f(name)` that takes the first $k letters of every word of a "
         "string, in capitals, each followed by '$end' (which may be nothing), and returns them "
         "without blanks.",

@@ -20,7 +20,7 @@ SKETCHES = (
         level=4,
         kind="class",
         entries=("Stack", "Pile", "Plates"),
-        values={"k": (3, 4, 5), "full": ("bottom", "top")},
+        values={"k": range(3, 9), "full": ("bottom", "top")},
         statement="Write a class `$f()`, a stack of at most $k items. `push(item)` puts one on "
         "top and returns the number of items; if the stack is full, the item at the $full is lost "
         "first. `pop()` takes the top one and returns it, or None if there is none. `peek()` "
@@ -77,7 +77,7 @@ class $f:
         level=4,
         kind="class",
         entries=("Cache", "Memory", "Shelf"),
-        values={"counts": ("reading or writing", "writing"), "k": (2, 3, 4)},
+        values={"counts": ("reading or writing", "writing"), "k": (2, 3, 4, 5)},
         statement="Write a class `$f()`, a table of at most $k keys. `put(key, value)` writes a "
         "value and returns the key that was dropped for it, or None: if a new key does not fit, "
         "the one whose last use is longest ago goes. `get(key)` returns the value, or None. Only "
@@ -146,7 +146,7 @@ class $f:
         level=4,
         kind="class",
         entries=("Window", "Recent", "Meter"),
-        values={"k": (3, 4, 5), "what": ("sum", "max", "min")},
+        values={"k": range(3, 8), "what": ("sum", "max", "min")},
         statement="Write a class `$f()`. `add(n)` takes a number and returns the $what of the last "
         "$k numbers (or of all, if there are fewer). `undo()` takes the last number back, as if it "
         "had never come, and returns how many are left; with none it does nothing and returns 0.",
@@ -197,7 +197,7 @@ class $f:
         level=4,
         kind="class",
         entries=("Editor", "Line", "Draft"),
-        values={"depth": (2, 3, 4, 5, 6)},
+        values={"depth": range(2, 10)},
         statement="Write a class `$f()`, a line of text that is empty at first. `type(s)` appends "
         "a string; `erase(n)` removes the last n characters, or all if there are fewer. Both are "
         "changes, even if nothing is different after them, and return the text. `undo()` takes "
@@ -264,7 +264,7 @@ class $f:
         level=4,
         kind="class",
         entries=("Limiter", "Gate", "Guard"),
-        values={"k": (2, 3), "span": (5, 10, 20)},
+        values={"k": (2, 3, 4), "span": (5, 10, 20, 30)},
         statement="Write a class `$f()` that lets things pass. `ask(who, time)` returns whether "
         "somebody may pass at that time: at most $k times in any $span seconds, so that an earlier "
         "pass counts as long as fewer than $span seconds went by since. Only those who passed "

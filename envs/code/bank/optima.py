@@ -44,7 +44,19 @@ def $f(a, b):
         name="fewest_coins",
         level=5,
         entries=("coins", "change", "pay"),
-        values={"coins": ((1, 4, 5), (3, 7, 11), (2, 6, 9), (1, 7, 10), (4, 5, 13))},
+        values={
+            "coins": (
+                (1, 4, 5),
+                (3, 7, 11),
+                (2, 6, 9),
+                (1, 7, 10),
+                (4, 5, 13),
+                (3, 5, 11),
+                (1, 5, 8),
+                (2, 7, 12),
+                (5, 6, 17),
+            )
+        },
         statement="Coins are worth $coins. Write a function `$f(amount)` that returns the smallest "
         "number of coins whose sum is the amount (at least 0), or -1 if there are none.",
         solution="""
@@ -78,7 +90,7 @@ def $f(amount):
         name="rising",
         level=5,
         entries=("longest_climb", "rising", "climb"),
-        values={"low": (1, 2, 3), "high": (8, 15, 30)},
+        values={"low": (1, 2, 3), "high": (8, 10, 15, 20, 30)},
         statement="Write a function `$f(numbers)` that returns the length of the longest list that "
         "can be made by crossing out numbers of a list, so that each number left is at least $low "
         "and at most $high above the one left before it.",
@@ -111,7 +123,7 @@ def $f(numbers):
         name="packing",
         level=5,
         entries=("pack", "best_load", "load_up"),
-        values={"k": (3, 4, 5, 6)},
+        values={"k": range(3, 9)},
         statement="Write a function `$f(things, room)`: things are lists `[size, worth]`, sizes at "
         "least 1. Return the highest worth of things whose sizes add up to at most the room, with "
         "at most $k things in all; each can be taken once.",
@@ -153,7 +165,7 @@ def $f(things, room):
         name="bookings",
         level=5,
         entries=("most_bookings", "choose_times", "book"),
-        values={"rest": range(0, 5)},
+        values={"rest": range(0, 12)},
         statement="Write a function `$f(bookings)`: lists `[start, end, price]` of whole numbers, "
         "start < end. Return the highest sum of prices of bookings that can all be taken, if "
         "between the end of one and the start of the next there must be at least $rest hours.",
@@ -228,7 +240,7 @@ def $f(n, broken):
         name="shared_thread",
         level=5,
         entries=("common", "shared", "overlap"),
-        values={"k": (2, 3, 4, 5)},
+        values={"k": (2, 3, 4, 5, 6)},
         statement="Write a function `$f(a, b)` that returns the length of the longest string that "
         "can be made from both a and b by crossing out characters, where no character may come "
         "more than $k times in it.",

@@ -8,24 +8,24 @@ SKETCHES = (
         name="run_lengths",
         level=3,
         entries=("squeeze", "run_lengths", "compress"),
-        values={"k": (2, 3, 4)},
+        values={"k": (2, 3, 4, 5), "mark": ("", "*", "x", ":")},
         statement="Write a function `$f(s)` that replaces every longest run of the same character "
-        "in a string by the character and the length of the run, but only if the run has at least "
-        "$k characters.",
+        "in a string by the character, '$mark' (which may be nothing) and the length of the run, "
+        "but only if the run has at least $k characters.",
         solution="""
 from itertools import groupby
 
 
 def $f(s):
     runs = [(c, len(list(run))) for c, run in groupby(s)]
-    return ''.join(f'{c}{n}' if n >= $k else c * n for c, n in runs)
+    return ''.join(f'{c}$mark{n}' if n >= $k else c * n for c, n in runs)
 """,
         wrong="""
 from itertools import groupby
 
 
 def $f(s):
-    return ''.join(f'{c}{len(list(run))}' for c, run in groupby(s))
+    return ''.join(f'{c}$mark{len(list(run))}' for c, run in groupby(s))
 """,
         inputs=lambda rng, _: [
             ["aaaabc"],
@@ -39,7 +39,20 @@ def $f(s):
         name="brackets",
         level=3,
         entries=("balanced", "well_formed", "closes"),
-        values={"pairs": ("()[]", "<>{}", "()<>", "[]{}")},
+        values={
+            "pairs": (
+                "()[]",
+                "<>{}",
+                "()<>",
+                "[]{}",
+                "[]()",
+                "{}<>",
+                "<>()",
+                "{}[]",
+                "(){}",
+                "[]<>",
+            )
+        },
         statement="Write a function `$f(s)` that returns at which position (from 0) a string stops "
         "being well formed in the brackets `$pairs`: the first closing bracket that does not fit "
         "the last one that is still open. If there is none but some are still open at the end, "
@@ -148,7 +161,7 @@ def $f(items, times):
         name="groups",
         level=3,
         entries=("clusters", "group_near", "split_gaps"),
-        values={"k": range(2, 10)},
+        values={"k": range(2, 14)},
         statement="Write a function `$f(numbers)` that sorts a list of numbers and cuts it into "
         "lists wherever the next number is more than $k above the one before it.",
         solution="""
@@ -184,7 +197,7 @@ def $f(numbers):
         name="spans",
         level=3,
         entries=("merge_spans", "covered", "unite"),
-        values={"k": range(0, 4)},
+        values={"k": range(0, 12)},
         statement="Write a function `$f(spans)` that merges spans `[start, end]` of whole numbers "
         "that overlap, touch, or have at most $k between the end of one and the start of the next, "
         "and returns the merged ones by their start. They come in any order.",
@@ -225,7 +238,7 @@ def $f(spans):
         name="old_numerals",
         level=3,
         entries=("numeral", "in_signs", "carve"),
-        values={"signs": ("ABCD", "#+:.", "WXYZ"), "fives": (4, 5, 6)},
+        values={"signs": ("ABCD", "#+:.", "WXYZ", "TKLO"), "fives": (4, 5, 6, 7)},
         statement="A people writes numbers with four signs, `$signs`; the last is worth 1, and "
         "each other one $fives times as much as the one after it. Write a function `$f(n)` that "
         "writes a positive number with as few signs as possible, the most valuable ones first.",
@@ -252,7 +265,7 @@ def $f(n):
         name="steps_down",
         level=3,
         entries=("steps", "moves", "rounds"),
-        values={"p": (2, 3), "q": range(1, 6)},
+        values={"p": (2, 3), "q": range(1, 12)},
         statement="Write a function `$f(n)` that counts how many moves it takes to get from n "
         "(at least 0) to 0, if a move divides the number by $p where that leaves no remainder, and "
         "else takes 1 away; but from numbers up to $q every move takes 1 away.",

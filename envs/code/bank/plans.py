@@ -10,7 +10,7 @@ SKETCHES = (
         name="own_arithmetic",
         level=5,
         entries=("evaluate", "reckon", "work_out"),
-        values={"first": ("+", "*"), "other": ("-", "^")},
+        values={"first": ("+", "*"), "other": ("-", "^", "~", "%")},
         statement="Write a function `$f(s)` that works out a string of whole numbers, the signs "
         "`+`, `*` and `$other`, brackets `(` and `)`, and blanks. `a $other b` is the larger of "
         "both minus the smaller. Brackets come first, then every `$first`, then the other two "
@@ -104,7 +104,7 @@ def $f(jobs):
         name="page",
         level=5,
         kind="program",
-        values={"width": (16, 20, 24), "pad": ("left", "right")},
+        values={"width": (16, 18, 20, 22, 24, 28), "pad": ("left", "right")},
         statement="Print the words of the input in lines of exactly $width characters: as many "
         "words to a line as fit with at least one blank between neighbours. Blanks are spread as "
         "evenly as possible, the gaps further to the $pad get one more where it does not come out "

@@ -80,7 +80,7 @@ def solve(text):
         name="word_ranking",
         level=3,
         kind="program",
-        values={"k": (2, 3, 4), "order": ("alphabet", "length")},
+        values={"k": (2, 3, 4, 5, 6), "order": ("alphabet", "length")},
         statement="Print the $k most frequent words of the input, one per line, with a blank and "
         "how often they come; capital letters are as small ones. Words that are equally frequent "
         "come in order of their $order (of equal length, of the alphabet). There may be fewer.",
@@ -118,7 +118,7 @@ def solve(text):
         name="columns",
         level=3,
         kind="program",
-        values={"k": range(1, 4), "pad": (".", "_", "*")},
+        values={"k": range(1, 5), "pad": (".", "_", "*", "-")},
         statement="Each line of the input has words with single blanks between them, the same "
         "number in each line. Print the lines as a table: each column as wide as its longest word "
         "plus $k, shorter words filled up with `$pad` on the right, the last column too.",
