@@ -11,10 +11,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from local_kit import provider
+from local_kit import descendants, provider
 
 from agentgym.errors import SandboxError
 from agentgym.tools import ToolContext
@@ -73,13 +72,13 @@ async def _play(case: Mapping[str, Any], source: SandboxProvider) -> dict[str, A
     while runs < program.repeat:
         async with LazySandbox(program.spec, provider=source) as handle:
             sandbox = await handle.get()
-            idle = len(_descendants())
+            idle = len(descendants())
             for _ in range(min(_RUNS_PER_SANDBOX, program.repeat - runs)):
                 start = time.perf_counter()
                 result = await program.run(sandbox)
                 seconds = max(seconds, time.perf_counter() - start)
                 runs += 1
-            children = max(children, len(_descendants()) - idle)
+            children = max(children, len(descendants()) - idle)
             said = await _around(program, handle, result) if runs >= program.repeat else {}
     limit = int(case.get("output_limit_chars", program.spec.limits.output_bytes))
     return _told(result, limit) | said | {"wall_seconds": seconds, "children_left": children}
@@ -213,7 +212,7 @@ class _State(NamedTuple):
 
     @classmethod
     def now(cls, folder: str) -> "_State":
-        return cls(_descendants(), len(os.listdir("/proc/self/fd")), len(os.listdir(folder)))
+        return cls(descendants(), len(os.listdir("/proc/self/fd")), len(os.listdir(folder)))
 
     def left(self, folder: str) -> dict[str, int]:
         """How much more there is now; what has been ended gets a moment to be gone."""
@@ -225,23 +224,6 @@ class _State(NamedTuple):
             "open_fds_growth": now.fds - self.fds,
             "temp_dirs_left": now.entries - self.entries,
         }
-
-
-def _descendants() -> set[int]:
-    """Processes below this one, zombies included."""
-    parents: dict[int, int] = {}
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            after_name = Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2]
-        except OSError:
-            continue
-        parents[int(name)] = int(after_name.split()[1])
-    found = {os.getpid()}
-    size = 0
-    while len(found) > size:
-        size = len(found)
-        found |= {pid for pid, parent in parents.items() if parent in found}
-    return found - {os.getpid()}
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from counting_kit import Counting
+from local_kit import descendants
 
 from agentgym.envs import Episode, Task, TaskSet, ToolEnv
 from agentgym.errors import EnvError, SandboxError
@@ -177,6 +178,23 @@ async def test_closing_while_it_opens_leaves_none() -> None:
     await asyncio.sleep(0.1)
 
     assert counting.num_open == 0
+
+
+async def test_closing_waits_for_what_a_cancelled_call_still_ends() -> None:
+    """No process is there any more when `aclose` has returned, not only soon after."""
+    before = descendants()
+    env, _ = _env()
+    await env.areset(seed=0)
+    code = "import subprocess; subprocess.Popen(['sleep', '60'])\nwhile True: pass"
+    await env.astep(RUN)
+    step = asyncio.create_task(env.astep(assistant("", ("python", {"code": code}))))
+    await asyncio.sleep(0.2)
+    assert len(descendants() - before) > 1
+    step.cancel()
+    await asyncio.gather(step, return_exceptions=True)
+    await env.aclose()
+
+    assert descendants() == before
 
 
 async def test_a_cancellation_does_not_cut_closing_short() -> None:

@@ -1,6 +1,8 @@
 """Sandboxes of this machine for tests: one provider per level that starts here, for all of them."""
 
+import os
 from functools import cache
+from pathlib import Path
 
 from agentgym.tools.sandbox.choose import launchers as known_launchers
 from agentgym.tools.sandbox.launch import Launcher
@@ -25,3 +27,20 @@ def provider(level: str | None = None) -> LocalProvider:
     known = launchers()
     assert known, "no sandbox starts on this machine"
     return LocalProvider(known[level or next(iter(known))], warm=0)
+
+
+def descendants() -> set[int]:
+    """Processes below this one, zombies included."""
+    parents: dict[int, int] = {}
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            after_name = Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2]
+        except OSError:
+            continue
+        parents[int(name)] = int(after_name.split()[1])
+    found = {os.getpid()}
+    size = 0
+    while len(found) > size:
+        size = len(found)
+        found |= {pid for pid, parent in parents.items() if parent in found}
+    return found - {os.getpid()}
