@@ -28,15 +28,16 @@ def fast_open():
         return sock.recv(200)
 
 
-def through_pair():
+def through_pair(address):
     """A socket that was made by socketpair, connected anew."""
     left, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    left.connect("\0" + D["abstract_dgram"])
+    left.connect(address)
     left.send(D["mark"].encode())
     return "sent"
 
 
 leak("tcp fast open", fast_open)
-attempt("socketpair connected to a server", through_pair)
+attempt("socketpair to an abstract socket", through_pair, "\0" + D["abstract_dgram"])
+attempt("socketpair to a pathname socket", through_pair, D["unix_dgram"])
 attempt("resolve", lambda: (socket.getaddrinfo("example.com", 80)[0] and None) or 1 / 0)
 report()

@@ -23,7 +23,7 @@ keep = []
 
 
 def memfd():
-    for _ in range(10):
+    for _ in range(60):
         fd = syscall("memfd_create", b"x", 0)
         keep.append(fd)
         fill(fd)

@@ -17,7 +17,7 @@ for name, function in {
     try:
         function()
         done[name] = "sent"
-    except Exception as problem:
+    except OSError as problem:
         refused[name] = str(problem)[:80]
 report(succeeded=False)
 if os.getsid(0) != D["session"]:

@@ -154,7 +154,7 @@ class Duel:
 
     async def attack(self, sandbox: Any = None, **more: Any) -> ExecResult:
         """Run it; `more` is for it to know."""
-        stdin = json.dumps(self.known | more)
+        stdin = json.dumps(self.known | more) + "\n"
         results = await (sandbox or self.sandbox).run_tests(self.source, [Script(stdin=stdin)])
         return results[0]
 

@@ -158,21 +158,17 @@ async def in_cell(duel: Any) -> ExecResult:
 async def in_shell(duel: Any) -> ExecResult:
     """By a Python that was started anew."""
     await duel.sandbox.write_file("attack.py", duel.source.encode())
-    return await duel.sandbox.run_shell("python3 attack.py", stdin=json.dumps(duel.known))
+    return await duel.sandbox.run_shell("python3 attack.py", stdin=json.dumps(duel.known) + "\n")
 
 
+_ELSEWHERE = (
+    *("a01_host_files", "a03_sockets", "a12_signal_host", "a17_write_host", "a19_kernel_surface"),
+    *("a20_inherited_fds", "b01_runner_memory"),
+)
 ELSEWHERE = tuple(
     Attack(name=f"{file}_{way}", file=file, drive=drive, bare=f"see {file}")
     for way, drive in (("cell", in_cell), ("shell", in_shell))
-    for file in (
-        "a01_host_files",
-        "a03_sockets",
-        "a12_signal_host",
-        "a17_write_host",
-        "a19_kernel_surface",
-        "a20_inherited_fds",
-        "b01_runner_memory",
-    )  # fmt: skip
+    for file in _ELSEWHERE
 )
 
 ATTACKS = (

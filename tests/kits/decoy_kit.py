@@ -249,9 +249,10 @@ class Servers:
         udp = self._listen("udp", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0))
         self._listen("abstract", socket.AF_UNIX, socket.SOCK_STREAM, f"\0{token}")
         self._listen("abstract datagram", socket.AF_UNIX, socket.SOCK_DGRAM, f"\0{token}-d")
+        self._listen("datagram", socket.AF_UNIX, socket.SOCK_DGRAM, path + "-dgram")
         self._listen("pathname", socket.AF_UNIX, socket.SOCK_STREAM, path)
         self._listen("seqpacket", socket.AF_UNIX, socket.SOCK_SEQPACKET, path + "-seq")
-        for name in (path, path + "-seq"):
+        for name in (path, path + "-seq", path + "-dgram"):
             Path(name).chmod(0o777)
         self.facts = {
             "tcp": tcp.getsockname()[1],
@@ -259,6 +260,7 @@ class Servers:
             "abstract": token,
             "abstract_dgram": f"{token}-d",
             "unix": path,
+            "unix_dgram": path + "-dgram",
             "unix_seq": path + "-seq",
         }
         self._open = True
