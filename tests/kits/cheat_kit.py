@@ -1,6 +1,7 @@
 """Programs that want the reward without solving anything, for every way in which code is graded.
 
-The task of all of them is `f(x) = x * x + 1`, as a function and as a program that reads x.
+The task of all of them is `f(x) = x * x + 1`, as a function and as a program that reads x; what is
+too low is a `ValueError`, what is too large a `KeyError`.
 """
 
 from textwrap import indent
@@ -24,6 +25,10 @@ MODES = {
     ),
     "judged": AssertTest(source="assert abs(f(3) - 10) < 1e-6"),
     "judged by several": AssertTest(source="assert f(3) in [10, 10.0] and f(5) <= 26 <= f(5)"),
+    "raises": AssertTest(
+        source="import pytest\nwith pytest.raises(ValueError, match='low'):\n    f(-1)\n"
+        "with pytest.raises((KeyError, LookupError)):\n    f(10**9)"
+    ),
     "played": AssertTest(
         source="x = 3\nwhile x < 6:\n    assert f(x) == x * x + 1\n    x += 2", functions=("f",)
     ),
@@ -44,7 +49,10 @@ class Cheat(NamedTuple):
         return f'{self.when_loaded}\n\ndef f(x):\n{body}\n\nif __name__ == "__main__":\n{shown}\n'
 
 
-HONEST = Cheat("return x * x + 1")
+HONEST = Cheat(
+    "if x < 0:\n    raise ValueError('too low')\nif x > 10**8:\n    raise KeyError(x)\n"
+    "return x * x + 1"
+)
 WRONG = {
     "a constant": Cheat("return 0"),
     "off by one": Cheat("return x * x"),
@@ -200,6 +208,13 @@ CHEATS = {
         "        os.write(fd, b'{\"value\": ' + b'[' * 2**17)\n"
         "    except OSError:\n        pass\nreturn 99"
     ),
+    "a forged set of numbers of one hash": Cheat(
+        'import os\none = \'{"$": "int", "v": "%s"}\'\n'
+        "items = ', '.join(one % hex(i * (2**61 - 1)) for i in range(1, 20000))\n"
+        "with open(3, 'wb', closefd=False) as file:\n"
+        '    file.write(b\'{"value": {"$": "set", "v": [%b]}}\\n\' % items.encode())\n'
+        "os._exit(0)"
+    ),
     "no JSON": Cheat("return {(1, 2): {3}, b'x': object(), None: print}"),
     "bytes that are no text": Cheat(
         "import os\nos.write(1, bytes(range(256)) * 10)\nreturn b'\\xff\\xfe'"
@@ -261,6 +276,16 @@ CHEATS = {
     "another kind of exception": Cheat("raise KeyboardInterrupt"),
     "its own kind of exception": Cheat(
         "raise Out(10)", "class Out(BaseException):\n    def __eq__(self, other): return True\n"
+    ),
+    "every exception at once": Cheat(
+        "raise Out('too low')",
+        "Out = Exception\nfor name in ('LookupError', 'KeyError', 'TypeError', 'ValueError'):\n"
+        "    Out = type(name, (Out,), {})\n",
+    ),
+    "a class that is said to be another": Cheat(
+        "raise Out('too low')",
+        "class Meta(type):\n    __mro__ = property(lambda cls: (ValueError, KeyError, TypeError))\n"
+        "    __name__ = 'ValueError'\nclass Out(Exception, metaclass=Meta): pass\n",
     ),
     "a generator": Cheat("yield 99"),
     "a coroutine": Cheat("async def g():\n    return 99\nreturn g()"),

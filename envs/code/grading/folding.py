@@ -15,6 +15,8 @@ from agentgym.envs.code.grading.compare import is_plain
 
 MAX_ITEMS = 100_000
 _MAX_BITS = 4096
+_SMALL = 1000
+"""Items, and thousands of characters."""
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
@@ -81,6 +83,22 @@ def fold(node: ast.expr, names: Mapping[str, Any], *, items: bool = False) -> An
     if not is_plain(value) or _size(value) > MAX_ITEMS:
         raise NotConstant("too large or nested too deep")
     return value
+
+
+def is_small(value: Any) -> bool:
+    """Whether a plain value is so small that nothing done with it here takes long."""
+    return _size(value) <= _SMALL and _longest(value) <= _MAX_BITS
+
+
+def _longest(value: Any) -> int:
+    """Bits of the largest integer in it."""
+    if isinstance(value, int):
+        return value.bit_length()
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return max(map(_longest, value), default=0)
+    return 0
 
 
 def as_source(value: Any) -> str:

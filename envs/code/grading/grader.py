@@ -17,9 +17,9 @@ from agentgym.envs.code.grading.judging import (
     Verdict,
     answers_of,
     judge_bundle,
-    judge_case,
     judge_here,
     last_line,
+    of_code,
     verdict_of,
     verdicts_of,
 )
@@ -27,7 +27,6 @@ from agentgym.envs.code.grading.planning import AnyTest, Plan, limits_for, plan,
 from agentgym.envs.code.grading.proxies import Session, play
 from agentgym.envs.code.grading.questions import Check
 from agentgym.envs.code.grading.tests import CallTest, StdioTest
-from agentgym.errors import SandboxError
 from agentgym.tools.sandbox.base import (
     Case,
     ExecResult,
@@ -39,6 +38,11 @@ from agentgym.tools.sandbox.base import (
 from agentgym.tools.sandbox.limits import Limits
 
 _MAX_REASON = 300
+_OUT_OF_TIME = frozenset({Outcome.CPU_LIMIT, Outcome.WALL_TIMEOUT})
+_PATIENCE_S = 30.0
+"""Spent on runs that ended in a limit of time; after that, the others fail without being tried."""
+_GIVEN_UP = "not tried: too many tests ran out of time"
+_CHUNK = 4
 _BUNDLE = 64
 """Checks judged in one process."""
 
@@ -122,11 +126,18 @@ class Grading:
         return Graded(results=tuple(results), tamper_resistance=resistance)
 
     async def _ask(self, sandbox: Sandbox, program: str, jobs: list[_Job]) -> None:
-        if not jobs:
-            return
-        results = await sandbox.run_tests(program, [job.case for job in jobs], limits=self.limits)
-        for job, result in zip(jobs, results, strict=False):
-            job.result = _of_code(result)
+        pending, size, spent_s = list(jobs), _CHUNK, 0.0
+        while pending and spent_s < _PATIENCE_S:
+            now, pending = pending[:size], pending[size:]
+            cases = [job.case for job in now]
+            results = await sandbox.run_tests(program, cases, limits=self.limits)
+            for job, result in zip(now, results, strict=False):
+                job.result = of_code(result)
+            waited_s = sum(result.wall_s for result in results if result.outcome in _OUT_OF_TIME)
+            spent_s += waited_s
+            size = 1 if waited_s else 2 * size
+        for job in pending:
+            job.verdict = Verdict(False, _GIVEN_UP, Outcome.CPU_LIMIT)
 
     async def _judge(
         self, sandbox: Sandbox, program: str, plans: Sequence[Plan], jobs: list[_Job]
@@ -148,7 +159,7 @@ class Grading:
         cases = [judge_bundle([_answered(job) for job in bundle]) for bundle in bundles]
         results = await judge.run_tests("", cases, limits=self.limits)
         for bundle, result in zip(bundles, results, strict=True):
-            verdicts = verdicts_of(_of_code(result), len(bundle))
+            verdicts = verdicts_of(of_code(result), len(bundle))
             if verdicts is None:
                 await self._decide_alone(judge, bundle)
                 continue
@@ -156,10 +167,10 @@ class Grading:
                 job.verdict = verdict
 
     async def _decide_alone(self, judge: Sandbox, jobs: list[_Job]) -> None:
-        cases = [judge_case(*_answered(job)) for job in jobs]
+        cases = [judge_bundle([_answered(job)]) for job in jobs]
         results = await judge.run_tests("", cases, limits=self.limits)
         for job, result in zip(jobs, results, strict=True):
-            job.verdict = verdict_of(_of_code(result))
+            job.verdict = verdict_of(of_code(result))
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Sandbox]:
@@ -220,13 +231,6 @@ def _bundles(jobs: list[_Job]) -> list[list[_Job]]:
     ]
 
 
-def _of_code(result: ExecResult) -> ExecResult:
-    """The result, if the code is what it tells of."""
-    if result.blame == "infra":
-        raise SandboxError(f"a program could not be graded: {result.outcome}: {result.evidence}")
-    return result
-
-
 def _answered(job: _Job) -> tuple[Check, tuple[Any, ...]]:
     assert job.check is not None
     assert job.result is not None
@@ -238,7 +242,7 @@ def _answered(job: _Job) -> tuple[Check, tuple[Any, ...]]:
 def _decided_here(job: _Job) -> bool:
     """Whether the check needs no sandbox to be judged; notes the verdict."""
     assert job.check is not None
-    job.verdict = _unanswered(job.result)
+    job.verdict = job.verdict or _unanswered(job.result)
     if job.verdict is None and job.result is not None:
         answers = answers_of(job.check, job.result.value)
         if answers is None:
@@ -251,7 +255,7 @@ def _decided_here(job: _Job) -> bool:
 
 def _unanswered(result: ExecResult | None) -> Verdict | None:
     if result is None:
-        return Verdict(False, "there is no result")
+        return Verdict(False, "there is no result", Outcome.ERROR)
     if not result.ok:
         return Verdict(False, f"{result.outcome}: {last_line(result)}")
     return None if result.has_value else Verdict(False, "it ended without an answer")
@@ -287,7 +291,7 @@ def _result_of(index: int, plan: Plan, jobs: list[_Job], played: Verdict | None)
     cpu_s = sum(job.result.cpu_s for job in own if job.result is not None)
     for job, verdict in verdicts:
         if not verdict.holds:
-            outcome = job.result.outcome if job.result is not None else Outcome.ERROR
+            outcome = job.result.outcome if job.result is not None else verdict.outcome
             return TestResult(False, outcome, verdict.reason[:_MAX_REASON], cpu_s)
     return TestResult(bool(own), cpu_s=cpu_s)
 

@@ -5,16 +5,17 @@ sandbox of their own, into which the program never comes: there Python's own ope
 """
 
 import ast
+import builtins
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agentgym.envs.code.grading.compare import is_plain
-from agentgym.envs.code.grading.folding import NotConstant, as_source, fold
+from agentgym.envs.code.grading.folding import NotConstant, as_source, fold, is_small
 from agentgym.envs.code.grading.questions import Check
 from agentgym.envs.code.grading.raising import RAISED
 from agentgym.envs.code.grading.shims import prelude_of
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, SandboxError
 from agentgym.tools.sandbox.base import ExecResult, Expression, Outcome
 
 _OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -27,6 +28,7 @@ _OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda item, box: item in box,
     ast.NotIn: lambda item, box: item not in box,
 }
+_MAX_KINDS = 2
 _JUDGED = """
 def _judged(condition, *answers):
     try:
@@ -58,12 +60,31 @@ def answers_of(check: Check, value: Any) -> tuple[Any, ...] | None:
         check: what was asked.
         value: of `question_of(check)`.
     """
-    if not is_plain(value, depth=80):
+    if not is_plain(value, depth=80) or (check.raises and not _is_exception(value)):
         return None
     if len(check.questions) == 1:
         return (value,)
     fits = type(value) is tuple and len(value) == len(check.questions)
     return value if fits else None
+
+
+def _is_exception(value: Any) -> bool:
+    """Whether it tells of an exception that can be: not of one that is of every kind at once."""
+    if type(value) is not list or len(value) != 2 or type(value[1]) is not str:
+        return False
+    names = value[0]
+    if type(names) is not list or any(type(name) is not str for name in names):
+        return False
+    kinds = {kind for name in names if (kind := exception_class(name)) is not None}
+    leaves = [kind for kind in kinds if not any(kind in other.__mro__[1:] for other in kinds)]
+    return len(leaves) <= _MAX_KINDS
+
+
+def exception_class(name: str) -> type[BaseException] | None:
+    """The builtin exception of a name."""
+    kind = vars(builtins).get(name)
+    is_exception = isinstance(kind, type) and issubclass(kind, BaseException)
+    return kind if is_exception else None
 
 
 def judge_here(check: Check, answers: Sequence[Any]) -> bool | None:
@@ -105,6 +126,8 @@ def _operand(node: ast.expr, names: Mapping[str, Any], setup: str) -> Any:
         return names[node.id]
     if setup:
         raise NotConstant("the tests may give names a meaning of their own")
+    if not all(is_small(answer) for answer in names.values()):
+        raise NotConstant("large answers are for a process that has limits")
     return fold(node, names)
 
 
@@ -112,15 +135,7 @@ def _was_raised(node: ast.Call, names: Mapping[str, Any]) -> bool:
     if len(node.args) != 2:
         raise NotConstant("the message is looked at")
     raised = names["_v0"]
-    well_formed = type(raised) is list and len(raised) == 2 and type(raised[0]) is list
-    return well_formed and any(name in raised[0] for name in ast.literal_eval(node.args[1]))
-
-
-def judge_case(check: Check, answers: Sequence[Any]) -> Expression:
-    """What decides a check in a sandbox: True if it holds."""
-    bound = [f"_v{index} = {as_source(answer)}" for index, answer in enumerate(answers)]
-    parts = [prelude_of(check.judge_setup + check.judgement), _RAISED, check.judge_setup, *bound]
-    return Expression(source=f"bool({check.judgement})", setup="\n".join(parts))
+    return any(name in raised[0] for name in ast.literal_eval(node.args[1]))
 
 
 def judge_bundle(asked: Sequence[tuple[Check, Sequence[Any]]]) -> Expression:
@@ -147,17 +162,27 @@ def verdicts_of(result: ExecResult, count: int) -> list[Verdict] | None:
 
 
 def verdict_of(result: ExecResult) -> Verdict:
-    """What a judge in a sandbox said.
+    """What a judge of one check said.
 
     Raises:
         ConfigError: the tests need something that is not there.
     """
-    if result.ok and result.has_value and result.value is True:
-        return Verdict(True)
-    if result.ok and result.has_value and result.value is False:
-        return Verdict(False, "not what was expected")
+    verdicts = verdicts_of(result, 1)
+    if verdicts is not None:
+        return verdicts[0]
     check_imports(result)
     return Verdict(False, f"could not be judged: {result.outcome}: {last_line(result)}")
+
+
+def of_code(result: ExecResult) -> ExecResult:
+    """The result, if the code is what it tells of.
+
+    Raises:
+        SandboxError: the infrastructure failed.
+    """
+    if result.blame == "infra":
+        raise SandboxError(f"a program could not be graded: {result.outcome}: {result.evidence}")
+    return result
 
 
 def check_imports(result: ExecResult) -> None:

@@ -10,18 +10,19 @@ likes, such as `eval`.
 import ast
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agentgym.envs.code.grading.collecting import Script, scripts_of, statements_of
 from agentgym.envs.code.grading.compare import is_plain
 from agentgym.envs.code.grading.folding import as_source
-from agentgym.envs.code.grading.judging import Verdict, check_imports, last_line
+from agentgym.envs.code.grading.judging import Verdict, check_imports, last_line, of_code
 from agentgym.envs.code.grading.names import BUILTINS, free_names
 from agentgym.envs.code.grading.replay import HARNESS
 from agentgym.envs.code.grading.shims import prelude_of
 from agentgym.envs.code.grading.tests import AssertTest
 from agentgym.errors import ConfigError
-from agentgym.tools.sandbox.base import Call, ExecResult, Expression, Sandbox
+from agentgym.tools.sandbox.base import Call, ExecResult, Expression, Outcome, Sandbox
 from agentgym.tools.sandbox.limits import Limits
 
 MAX_CALLS = 256
@@ -144,37 +145,34 @@ async def play(proxied: Proxied, session: Session) -> Verdict:
         ConfigError: the test cannot be served, whatever the program does.
         SandboxError: the infrastructure failed.
     """
-    answers: list[Any] = []
-    asked: list[Any] = []
+    game = _Game(proxied, session)
     while True:
-        case = Call(function=proxied.run, args=[asked, answers])
+        case = Call(function=proxied.run, args=[game.asked, game.answers])
         results = await session.judge.run_tests(proxied.program, [case], limits=session.limits)
-        ended = _ending(results[0], len(answers))
-        if isinstance(ended, Verdict):
-            return ended
-        if len(answers) >= MAX_CALLS:
-            raise ConfigError(f"a test calls the program more than {MAX_CALLS} times")
-        answer = await _ask(ended, proxied, session)
-        if isinstance(answer, Verdict):
-            return answer
-        asked.append(ended)
-        answers.append(answer)
+        ended = _ending(of_code(results[0]), len(game.answers)) if results else _NO_RESULT
+        verdict = ended if isinstance(ended, Verdict) else await game.ask(ended)
+        if verdict is not None:
+            return verdict
+
+
+_NO_RESULT = Verdict(False, "there is no result", Outcome.ERROR)
 
 
 def _ending(result: ExecResult, num_answers: int) -> Verdict | list[Any]:
     """How the code ended, or the call that it needs answered."""
     said = result.value if result.ok and result.has_value and is_plain(result.value) else None
     if type(said) is not list or not said:
-        check_imports(result)
+        if num_answers == 0:
+            check_imports(result)
         return Verdict(False, f"the test ended with {result.outcome}: {last_line(result)}")
     match said:
         case ["call", str(), list(), dict()]:
             return said[1:]
-        case ["foreign", str(name)]:
+        case ["foreign", str(name)] if num_answers == 0:
             raise ConfigError(f"a test calls {name} with an argument that is no plain data")
         case ["other"]:
             raise ConfigError("a test does not call the program the same way when it is run again")
-        case ["missing", str(name)]:
+        case ["missing", str(name)] if num_answers == 0:
             raise ConfigError(f"tests cannot run in the sandbox: {name}; add it to `packages`")
         case ["passed", int(count)]:
             return _passed(count, num_answers)
@@ -187,22 +185,58 @@ def _passed(count: int, num_answers: int) -> Verdict:
     return Verdict(count > 0, "" if count else "the test reached no assert")
 
 
-async def _ask(call: list[Any], proxied: Proxied, session: Session) -> list[Any] | Verdict:
-    """What the program answers: [raised, value or class names, message, arguments afterwards]."""
-    name, args, kwargs = call
-    guard = f"_{secrets.token_hex(8)}"
-    source = f"{guard}({name}, {as_source(args)}, {as_source(kwargs)})"
-    setup = f"{proxied.imports}\n{_GUARD.replace('_GUARD', guard)}"
-    case = Expression(source=source, setup=setup)
-    program, limits = session.program, session.limits
-    result = (await session.solution.run_tests(program, [case], limits=limits))[0]
-    if not (result.ok and result.has_value):
-        reason = f"{name} ended with {result.outcome}: {last_line(result)}"
-        return Verdict(False, reason, result.outcome)
-    value = result.value
-    if not (is_plain(value, depth=80) and type(value) is list and len(value) == 5):
-        return Verdict(False, f"{name} gave something that is no plain data")
-    return value
+@dataclass(slots=True)
+class _Game:
+    """One play: the calls so far, and what the program has used up in them.
+
+    Whatever ends it here is a verdict, since a program chooses its answers and by them how the test
+    goes on.
+    """
+
+    proxied: Proxied
+    session: Session
+    asked: list[Any] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+    async def ask(self, call: list[Any]) -> Verdict | None:
+        """Have the program answer a call; `None` if it did.
+
+        An answer is [kind, value or class names, message, arguments afterwards].
+        """
+        name, args, kwargs = call
+        if len(self.answers) >= MAX_CALLS:
+            return Verdict(False, f"the test calls the program more than {MAX_CALLS} times")
+        result = await self._run(name, args, kwargs)
+        if result is None:
+            return _NO_RESULT
+        if not (result.ok and result.has_value):
+            reason = f"{name} ended with {result.outcome}: {last_line(result)}"
+            return Verdict(False, reason, result.outcome)
+        value = result.value
+        if not (is_plain(value, depth=80) and type(value) is list and len(value) == 5):
+            return Verdict(False, f"{name} gave something that is no plain data")
+        self.asked.append(call)
+        self.answers.append(value)
+        return self._out_of_time(result)
+
+    async def _run(self, name: str, args: Any, kwargs: Any) -> ExecResult | None:
+        guard, session = f"_{secrets.token_hex(8)}", self.session
+        source = f"{guard}({name}, {as_source(args)}, {as_source(kwargs)})"
+        setup = f"{self.proxied.imports}\n{_GUARD.replace('_GUARD', guard)}"
+        case = Expression(source=source, setup=setup)
+        results = await session.solution.run_tests(session.program, [case], limits=session.limits)
+        return of_code(results[0]) if results else None
+
+    def _out_of_time(self, result: ExecResult) -> Verdict | None:
+        """All calls of a test together have the time of one run."""
+        limits = self.session.limits or Limits()
+        self.cpu_s += result.cpu_s
+        self.wall_s += result.wall_s
+        if self.cpu_s <= limits.tree_cpu_limit_s and self.wall_s <= limits.wall_limit_s:
+            return None
+        return Verdict(False, "the calls of a test ran out of time", Outcome.CPU_LIMIT)
 
 
 _GUARD = """

@@ -4,6 +4,7 @@ import json
 from typing import Any, NamedTuple
 
 MAX_DEPTH = 120
+MAX_SAME_HASH = 100
 _SCALARS = (type(None), bool, int, float, str)
 
 
@@ -72,8 +73,20 @@ def _text(content: Any) -> str:
     return content
 
 
+def _keys(items: "list[Any]") -> "list[Any]":
+    """Items that may be hashed: many of one hash would keep the reader busy for minutes."""
+    counts: dict[int, int] = {}
+    for item in items:
+        found = counts[hash(item)] = counts.get(hash(item), 0) + 1
+        if found > MAX_SAME_HASH:
+            raise ValueError(f"more than {MAX_SAME_HASH} keys of one hash")
+    return items
+
+
 def _dict(content: Any, depth: int) -> dict[Any, Any]:
-    return dict(_items(content, depth))
+    pairs = _items(content, depth)
+    _keys([key for key, _ in pairs])
+    return dict(pairs)
 
 
 def _other(content: Any, depth: int) -> Opaque:
@@ -92,8 +105,8 @@ _READERS: dict[str, Any] = {
     "bytes": lambda content, depth: bytes.fromhex(_text(content)),
     "complex": _complex,
     "tuple": lambda content, depth: tuple(_items(content, depth)),
-    "set": lambda content, depth: set(_items(content, depth)),
-    "frozenset": lambda content, depth: frozenset(_items(content, depth)),
+    "set": lambda content, depth: set(_keys(_items(content, depth))),
+    "frozenset": lambda content, depth: frozenset(_keys(_items(content, depth))),
     "dict": _dict,
     "other": _other,
 }
