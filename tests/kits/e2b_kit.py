@@ -40,7 +40,8 @@ class Fault:
     """Answer with this status."""
     retry_after: int | None = None
     drop: str = ""
-    """Cut the connection: "before" anything is done, or "after" it was, in place of an answer."""
+    """Cut the connection: "before" anything is done; "unheard", once the code has begun; "midway"
+    through its output; or "after" it has ended, in place of an answer."""
     hang: bool = False
     """Never answer."""
     slow_s: float = 0.0
@@ -226,6 +227,10 @@ class StandIn:
         if machine is None:
             return _gone(id)
         number, events = self._send(machine, body)
+        if fault.drop == "unheard":
+            await asyncio.sleep(0.1)
+            self._tell(machine, {"op": "interrupt", "context": "default"})
+            return _dropped(request)
         response = web.StreamResponse()
         response.content_type = "application/x-ndjson"
         if fault.drop != "after":

@@ -187,6 +187,17 @@ async def test_the_internet_is_open_only_where_it_was_asked_for(service: StandIn
     assert any("internet" in gap for gap in report)
 
 
+async def test_a_start_that_is_cut_short_is_taken_up_again(service: StandIn):
+    """The connection breaks, and the bridge is interrupted, while the runner comes up."""
+    service.fail("execute", Fault(drop="unheard"), Fault(drop="unheard"))
+    async with provided(service) as provider:
+        sandbox = await provider.open()
+        results = [await sandbox.run_cell(str(number)) for number in range(3)]
+
+        assert [(r.value, r.attempts) for r in results] == [(0, 1), (1, 1), (2, 1)]
+        assert len(service.created) == 1
+
+
 # their life
 
 

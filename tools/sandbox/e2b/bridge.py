@@ -26,6 +26,7 @@ from typing import Any
 _HEADER, _SIZE = 4, 8
 _MOST = 2**26
 _START_S = 30.0
+_SLICE_S = 0.2
 
 
 class Lost(Exception):
@@ -40,11 +41,13 @@ class Bridge:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._base = ""
+        self._is_up = False
         self._id = ""
         self._waiting: list[dict[str, Any]] = []
         self._answers: list[Any] = []
         self._until: float | None = None
-        self._beat_s = 1.0
+        self._beat_s, self._last_beat = 1.0, 0.0
+        self._interrupted = False
         self._lost = ""
         self._buffer = b""
 
@@ -52,14 +55,18 @@ class Bridge:
         """The answers to a call's questions; fewer, and why, if the runner was lost."""
         if call["token"] not in ("", self.token):
             return self._answer("the service's interpreter was started anew")
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        self._interrupted = False
+        before = signal.signal(signal.SIGINT, self._note_interrupt)
         try:
             if call["id"] != self._id:
                 self._begin(call)
             self._lost = self._lost or self._finish(call)
             return self._answer(self._lost)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+
+    def _note_interrupt(self, number: int, frame: Any) -> None:
+        self._interrupted = True
 
     def _answer(self, lost: str) -> dict[str, Any]:
         return {"answers": self._answers, "lost": lost, "token": self.token}
@@ -74,6 +81,9 @@ class Bridge:
         try:
             if self._process is None:
                 self._start(call["start"])
+            if not self._is_up:
+                self._receive(time.monotonic() + _START_S)
+                self._is_up = True
             while self._waiting:
                 self._one(self._waiting[0])
                 del self._waiting[0]
@@ -111,11 +121,10 @@ class Bridge:
                 env={"LANG": "C.UTF-8"},
             )
         os.close(control)
-        self._socket, self._buffer = mine, b""
+        self._socket, self._buffer, self._is_up = mine, b"", False
         code = _code(start["modules"])
         self._write(len(code).to_bytes(_SIZE, "big") + code)
         self._send(_config(start["config"], folders, self._base))
-        self._receive(time.monotonic() + _START_S)
 
     def _send(self, message: dict[str, Any]) -> None:
         body = json.dumps(message).encode()
@@ -142,17 +151,12 @@ class Bridge:
 
     def _read(self, until: float) -> None:
         assert self._socket is not None
-        left = until - time.monotonic()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        try:
-            ready = select.select([self._socket], [], [], max(0.0, min(left, self._beat_s)))[0]
-        finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        if not ready and left <= 0:
-            raise Lost("the runner did not answer in time")
+        ready = select.select([self._socket], [], [], _SLICE_S)[0]
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
         if not ready:
-            self._check_that_it_runs()
-            print(end=".", flush=True)
+            self._idle(until)
             return
         try:
             data = self._socket.recv(2**20)
@@ -161,6 +165,16 @@ class Bridge:
         if not data:
             raise Lost(f"the runner is gone; {self._ending()}")
         self._buffer += data
+
+    def _idle(self, until: float) -> None:
+        """While there is nothing to read: see that there may be, and say so."""
+        now = time.monotonic()
+        if now > until:
+            raise Lost("the runner did not answer in time")
+        if now - self._last_beat >= self._beat_s:
+            self._last_beat = now
+            self._check_that_it_runs()
+            print(end=".", flush=True)
 
     def _check_that_it_runs(self) -> None:
         assert self._process is not None

@@ -25,8 +25,6 @@ _CONTROL = 198
 """Descriptor of the runner's socket over there; any that is free."""
 _SIZE = 8
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_UNBLOCK = "import signal; signal.pthread_sigmask(signal.SIG_SETMASK, [])"
-"""The bridge blocks interrupts of its own, which the runner inherits."""
 _CELL = """\
 import sys
 if {name!r} not in sys.modules:
@@ -90,8 +88,7 @@ def _start() -> dict[str, Any]:
     names = [name for name, _ in marshal.loads(runner_code()[_SIZE:])]
     folder = importlib.resources.files(_PACKAGE)
     modules = [[name, _source(folder, name)] for name in names]
-    *command, source = boot.command("{python}", _CONTROL, cache_tag="{tag}")
-    command.append(f"{_UNBLOCK}\n{source}")
+    command = boot.command("{python}", _CONTROL, cache_tag="{tag}")
     return {"control": _CONTROL, "command": command, "modules": modules}
 
 
