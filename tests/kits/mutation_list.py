@@ -45,7 +45,6 @@ _LINGERING = Edit(
 _BWRAP = (
     ("clean environment", "a02_env_secrets", _LEAKY),
     ("own network", "a03_sockets", Edit("bwrap", '"--unshare-net", ', "")),
-    ("sizes", "a15_disk_fill", Edit("bwrap_view", "str(disk_mb * MIB)", "str(4096 * MIB)")),
     (
         "number of files", "b12_inodes",
         Edit("inside.meter", "_num_inodes(folder) > MAX_INODES", "_num_inodes(folder) < 0"),
@@ -103,6 +102,13 @@ _LANDLOCK = (
 MUTATIONS = (
     *(Mutation(name, "bwrap", attack, (edit,)) for name, attack, edit in _BWRAP),
     *(Mutation(name, "landlock", attack, (edit,)) for name, attack, edit in _LANDLOCK),
+    Mutation(
+        "sizes", "bwrap", "a15_disk_fill",
+        (
+            Edit("bwrap_view", "str(disk_mb * MIB)", "str(4096 * MIB)"),
+            Edit("inside.meter", "return sum(_num_bytes(", "return 0 * sum(_num_bytes("),
+        ),
+    ),
     Mutation(
         "another user than root", "bwrap", "a17_write_host",
         (Edit("bwrap_find", "return (Way.INSIDE,) if", "return (Way.NONE,) if"),), ROOT,

@@ -12,7 +12,7 @@ import pytest
 
 from agentgym.errors import UsageError
 from agentgym.tools.sandbox import bwrap
-from agentgym.tools.sandbox.base import Probe, SandboxSpec
+from agentgym.tools.sandbox.base import Outcome, Probe, SandboxSpec, Script
 from agentgym.tools.sandbox.bwrap import BwrapLauncher, Way
 from agentgym.tools.sandbox.bwrap_find import launchers, programs
 from agentgym.tools.sandbox.choose import inspect
@@ -20,6 +20,7 @@ from agentgym.tools.sandbox.launch import Launch
 from agentgym.tools.sandbox.layout import this_machine
 from agentgym.tools.sandbox.limits import Limits
 from agentgym.tools.sandbox.packages import entries
+from agentgym.tools.sandbox.provider import LocalProvider
 from agentgym.tools.sandbox.starting import data_fds, run_launch
 
 LAUNCHERS = [pytest.param(found, id=found.way.name.lower()) for found in launchers()]
@@ -89,6 +90,22 @@ def test_only_a_few_folders_can_be_written(launcher: BwrapLauncher) -> None:
 
     assert sorted(eval(_run(launcher, code, spec).splitlines()[0])) == ["/dev/shm", "/tmp", "/work"]
     assert eval(_run(launcher, code, spec).splitlines()[1]) == [3 * 2**20, 3 * 2**20]
+
+
+@every_way
+async def test_the_disk_limit_is_one_for_all_folders(launcher: BwrapLauncher) -> None:
+    """Each can be filled, not all of them."""
+    fill = "for i in {0}: open(i, 'wb').write(bytes(2 ** 20))\nimport time; time.sleep(0.5)"
+    one, two = (fill.format([f"{f}/{i}" for f in folders for i in range(6)]) for folders in
+                (["/tmp"], ["/tmp", "/dev/shm"]))  # fmt: skip
+    provider = LocalProvider(launcher, warm=0)
+    sandbox = await provider.open(SandboxSpec(limits=Limits(disk_mb=8)))
+    (fits,) = await sandbox.run_tests(one, [Script()])
+    (too_much,) = await sandbox.run_tests(two, [Script()])
+    await provider.aclose()
+
+    assert fits.outcome is Outcome.OK
+    assert too_much.outcome is Outcome.DISK_LIMIT
 
 
 @every_way

@@ -75,7 +75,6 @@ MUTATIONS = {
     "network is closed": _without("--unshare-net"),
     "no memory beside the limit": _without("--seccomp", 1),
     "files cannot be read": _with(*_entered(PACKAGE), "--ro-bind", str(PACKAGE), str(PACKAGE)),
-    "disk is limited": _with("--perms", "1777", "--tmpfs", "/tmp"),
 }
 
 

@@ -99,10 +99,13 @@ class Meter:
         return waited_s(process.pid) - before
 
     def _disk_is_full(self, members: list[Process]) -> bool:
-        """A file system of the sandbox's own bounds bytes, but not the number of files."""
-        if not self._limits_disk:
-            return any(_num_inodes(folder) > MAX_INODES for folder in self._folders)
-        return self._disk.is_full([p.pid for p in members], self._limits["disk_mb"] * 2**20)
+        """File systems of the sandbox's own bound bytes each for itself, and no number of files."""
+        most = self._limits["disk_mb"] * 2**20
+        if self._limits_disk:
+            return self._disk.is_full([p.pid for p in members], most)
+        if any(_num_inodes(folder) > MAX_INODES for folder in self._folders):
+            return True
+        return sum(_num_bytes(folder) for folder in self._folders) > most
 
     def host_fault(self) -> str:
         """What the machine lacks, as opposed to the code: a disk that others have filled."""
@@ -116,6 +119,11 @@ class Meter:
 def _num_inodes(folder: str) -> int:
     status = os.statvfs(folder)
     return status.f_files - status.f_ffree
+
+
+def _num_bytes(folder: str) -> int:
+    status = os.statvfs(folder)
+    return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
 def _reaped_cpu_s() -> float:
