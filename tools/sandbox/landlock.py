@@ -6,10 +6,12 @@ could not read Python, its processes keep the one capability to read, which Land
 """
 
 import base64
+import os
+import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from agentgym.errors import UsageError
@@ -20,7 +22,7 @@ from agentgym.tools.sandbox.inside import landlock
 from agentgym.tools.sandbox.inside.config import ConfineConfig
 from agentgym.tools.sandbox.launch import Launch
 from agentgym.tools.sandbox.layout import Layout, this_machine
-from agentgym.tools.sandbox.leftovers import clear_up
+from agentgym.tools.sandbox.leftovers import clear_up, sweep
 from agentgym.tools.sandbox.packages import Entry, entries
 from agentgym.tools.sandbox.seccomp import build_filter
 from agentgym.tools.sandbox.starting import try_start
@@ -52,6 +54,7 @@ class LandlockLauncher:
         self.gaps = tuple(_gaps(self.abi))
 
     def prepare(self, spec: SandboxSpec, runner: Callable[[str], Sequence[str]]) -> Launch:
+        _sweep_once()
         layout, packages = this_machine(), entries(spec.packages)
         uid = uids.available().take() if uids.available().free else None
         try:
@@ -87,7 +90,7 @@ class LandlockLauncher:
         )
         return {
             "read": [*allowed.paths, *_HARMLESS, folder.packages, *(e.path for e in packages)],
-            "listed": allowed.listed,
+            "listed": [folder for folder in allowed.listed if _is_imported_from(folder)],
             "use": list(_DEVICES),
             "write": [folder.workdir, folder.scratch],
             "filter": base64.b64encode(code).decode(),
@@ -114,6 +117,16 @@ def _config(layout: Layout, folder: Folder, *, has_packages: bool) -> dict[str, 
         "watch_disk": True,
         "hide": [],
     }
+
+
+@cache
+def _sweep_once() -> None:
+    sweep()
+
+
+def _is_imported_from(folder: str) -> bool:
+    """Imports list their folders, also those that hold something closed."""
+    return folder == os.path.realpath(sysconfig.get_path("stdlib"))
 
 
 class Change(NamedTuple):
@@ -156,6 +169,8 @@ def _gaps(abi: int) -> Iterator[str]:
     yield "shares this kernel, its processes and its file systems"
     yield "which files and processes exist can be seen, with size and owner"
     yield "memory, processes and files of all together are watched every 50 ms, not capped"
+    if any(_is_imported_from(folder) for folder in this_machine().allowed().listed):
+        yield "names, not contents, of what is installed beside Python's library can be listed"
     yield "no locks or queues between processes (multiprocessing.Pool), no sockets"
     if not uids.available().free:
         yield "chmod and utime have no effect, and limits that the kernel keeps by user are shared"
