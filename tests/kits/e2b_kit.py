@@ -73,10 +73,13 @@ class StandIn:
     Args:
         launcher: the wall the code runs behind; none if left out.
         most: machines at once, more are answered with 429.
+        python: interpreter of machines without a wall.
     """
 
-    def __init__(self, launcher: Launcher | None = None, *, most: int = 100) -> None:
-        self._launcher, self._most = launcher, most
+    def __init__(
+        self, launcher: Launcher | None = None, *, most: int = 100, python: str = sys.executable
+    ) -> None:
+        self._launcher, self._most, self._python = launcher, most, python
         self.running: dict[str, Running] = {}
         self.seen: list[tuple[str, str]] = []
         """Method and kind of every request."""
@@ -265,7 +268,7 @@ class StandIn:
 
     async def _start(self, body: dict[str, Any]) -> Running:
         ours, theirs = socket.socketpair()
-        process, release = _spawn(self._launcher, theirs)
+        process, release = _spawn(self._launcher, theirs, self._python)
         theirs.close()
         reader, writer = await asyncio.open_connection(sock=ours, limit=2**28)
         machine = Running(
@@ -317,9 +320,11 @@ class StandIn:
 
 
 @asynccontextmanager
-async def stand_in(launcher: Launcher | None = None, *, most: int = 100) -> AsyncIterator[StandIn]:
+async def stand_in(
+    launcher: Launcher | None = None, *, python: str = sys.executable
+) -> AsyncIterator[StandIn]:
     """A service that listens."""
-    service = StandIn(launcher, most=most)
+    service = StandIn(launcher, python=python)
     await service.start()
     try:
         yield service
@@ -328,13 +333,13 @@ async def stand_in(launcher: Launcher | None = None, *, most: int = 100) -> Asyn
 
 
 def _spawn(
-    launcher: Launcher | None, theirs: socket.socket
+    launcher: Launcher | None, theirs: socket.socket, python: str
 ) -> "tuple[subprocess.Popen[bytes], Any]":
     source = f"{inspect.getsource(e2b_machine)}\nmain({theirs.fileno()})"
     common: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
     if launcher is None:
         env = {"PATH": os.defpath, "TMPDIR": tempfile.gettempdir()}
-        argv = [sys.executable, "-c", source]
+        argv = [python, "-c", source]
         return subprocess.Popen(argv, env=env, pass_fds=(theirs.fileno(),), **common), None
     launch = launcher.prepare(
         SandboxSpec(), lambda python: [python, "-P", "-s", "-S", "-c", source]

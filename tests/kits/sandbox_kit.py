@@ -41,6 +41,7 @@ async def e2b_provider(terms: Terms | None = None) -> AsyncIterator[E2BProvider]
             await provider.aclose()
         return
     async with stand_in(wall()) as service:
+        terms = terms or Terms(allow_internet_access=wall() is None)
         provider = E2BProvider(terms=terms, per_second=100, **service.settings)
         try:
             yield provider
@@ -64,7 +65,7 @@ def launcher(backend: str) -> Launcher:
 
 
 def wall() -> Launcher | None:
-    """The best wall that the stand-in's machines can be put behind."""
+    """What the stand-in's machines are put behind; nothing, where bubblewrap does not start."""
     found = [c for c in _LAUNCHERS["bwrap"]() if all(probe.ok for probe in c.probes())]
     return found[0] if found else None
 

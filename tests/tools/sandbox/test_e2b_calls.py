@@ -1,8 +1,12 @@
 """Calls in machines of E2B: run once, held to their limits inside, blamed on the right one."""
 
 import asyncio
+import os
+import shutil
+import subprocess
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +25,9 @@ from agentgym.tools.sandbox.e2b.service import Terms
 from agentgym.tools.sandbox.limits import Limits
 
 COUNT = "[open('runs', 'a').write('x'), len(open('runs').read())][1]"
+
+
+needs_a_wall = pytest.mark.skipif(wall() is None, reason="bubblewrap does not start here")
 
 
 @pytest.fixture
@@ -176,6 +183,7 @@ async def test_a_life_that_ended_in_a_call_is_the_services_doing(
     assert (result.value, result.attempts) == ("done", 2)
 
 
+@needs_a_wall
 async def test_code_that_ends_its_machine_cannot_choose_to_be_unscored(
     service: StandIn, sandbox: E2BSandbox
 ):
@@ -290,6 +298,42 @@ async def test_an_answer_in_many_pieces_is_put_together(sandbox: E2BSandbox):
     result = await sandbox.run_cell("'x' * 900_000")
 
     assert len(result.value) == 900_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.10", "3.12", "3.13"])
+async def test_the_machines_python_may_be_another_than_ours(version: str):
+    """The template decides; what is sent there is compiled there."""
+    python = other_python(version)
+    async with stand_in(python=python) as service:
+        provider = E2BProvider(**service.settings)
+        sandbox = await provider.open()
+        cell = await sandbox.run_cell("import sys\nsys.version_info[:2]")
+        spun = await sandbox.run_cell("while True: pass", limits=Limits(cpu_s=0.2))
+        (called,) = await sandbox.run_tests("def f(*, a): return {a}", [CASE])
+        shell = await sandbox.run_shell("cat", stdin="hi")
+        await sandbox.write_file("a/b", b"c")
+        data = await sandbox.read_file("a/b")
+        await provider.aclose()
+
+    assert cell.value == tuple(map(int, version.split(".")))
+    assert (spun.outcome, spun.state_lost) == (Outcome.CPU_LIMIT, False)
+    assert called.value == {(1, b"2")}
+    assert (shell.stdout, data) == ("hi", b"c")
+
+
+CASE = Call(function="f", kwargs={"a": (1, b"2")})
+
+
+def other_python(version: str) -> str:
+    """An interpreter of another version; skips where this machine has none."""
+    named = shutil.which(f"python{version}")
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [*map(str, pyenv.glob(f"{version}.*/bin/python")), *([named] if named else [])]
+    for path in found:
+        if subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return path
+    pytest.skip(f"no Python {version} on this machine")
 
 
 async def test_what_the_code_prints_is_never_taken_for_an_answer(sandbox: E2BSandbox):

@@ -211,6 +211,8 @@ class Bridge:
 
 def _command(words: list[str]) -> list[str]:
     tag = sys.implementation.cache_tag
+    if sys.version_info < (3, 11):  # noqa: UP036 - of the machine, not of this package
+        words = [word for word in words if word != "-P"]
     return [word.replace("{python}", sys.executable).replace("{tag}", tag) for word in words]
 
 
