@@ -154,6 +154,8 @@ async def test_a_launcher_that_vanishes_is_infrastructure() -> None:
     sandbox = await provider.open()
     launcher.program = "/nowhere/bwrap"
     os.kill(_processes(sandbox)[0], signal.SIGKILL)
+    while sandbox._connection is not None and sandbox._connection.is_alive:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
     try:
         with pytest.raises(SandboxError, match="/nowhere/bwrap"):
             await sandbox.run_cell("1")
