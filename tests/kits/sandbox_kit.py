@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import cache
 
 import pytest
 from e2b_kit import stand_in
@@ -14,6 +15,12 @@ from agentgym.tools.sandbox.launch import Launcher
 from agentgym.tools.sandbox.provider import LocalProvider
 
 BACKENDS = ("bwrap", "landlock", "unsafe", "e2b")
+
+
+def needs_a_wall() -> None:
+    """Skip a test in which the code of a stand-in's machine would do something to this one."""
+    if wall() is None:
+        pytest.skip("bubblewrap does not start here")
 
 
 @asynccontextmanager
@@ -53,6 +60,7 @@ def has_real_key() -> bool:
     return bool(os.environ.get("E2B_API_KEY")) and not os.environ.get("E2B_API_URL")
 
 
+@cache
 def launcher(backend: str) -> Launcher:
     """The first of a back end that starts here."""
     tried: list[str] = []
@@ -64,6 +72,7 @@ def launcher(backend: str) -> Launcher:
     pytest.skip(f"{backend} does not start here: {'; '.join(tried) or 'no launcher'}")
 
 
+@cache
 def wall() -> Launcher | None:
     """What the stand-in's machines are put behind; nothing, where bubblewrap does not start."""
     found = [c for c in _LAUNCHERS["bwrap"]() if all(probe.ok for probe in c.probes())]

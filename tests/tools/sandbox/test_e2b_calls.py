@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from e2b_kit import Fault, StandIn, stand_in
 from e2b_machine import POWER_OFF
-from sandbox_kit import wall
+from sandbox_kit import needs_a_wall, wall
 
 from agentgym.errors import SandboxError
 from agentgym.tools.sandbox.base import Call, Outcome, SandboxSpec, Script
@@ -25,9 +25,6 @@ from agentgym.tools.sandbox.e2b.service import Terms
 from agentgym.tools.sandbox.limits import Limits
 
 COUNT = "[open('runs', 'a').write('x'), len(open('runs').read())][1]"
-
-
-needs_a_wall = pytest.mark.skipif(wall() is None, reason="bubblewrap does not start here")
 
 
 @pytest.fixture
@@ -183,11 +180,11 @@ async def test_a_life_that_ended_in_a_call_is_the_services_doing(
     assert (result.value, result.attempts) == ("done", 2)
 
 
-@needs_a_wall
 async def test_code_that_ends_its_machine_cannot_choose_to_be_unscored(
     service: StandIn, sandbox: E2BSandbox
 ):
     """Code can be root in there and switch the machine off; twice is no chance."""
+    needs_a_wall()
     program = f"import time\ndef f():\n    open({POWER_OFF!r}, 'w').close()\n    time.sleep(9)\n"
     (result,) = await sandbox.run_tests(program, [Call(function="f")])
 

@@ -7,7 +7,7 @@ import e2b
 import httpx
 import pytest
 from e2b_kit import Fault, StandIn, stand_in
-from sandbox_kit import wall
+from sandbox_kit import needs_a_wall, wall
 
 from agentgym.errors import ConfigError, MissingExtraError, SandboxError, UsageError
 from agentgym.tools.sandbox.e2b import E2BProvider
@@ -82,9 +82,9 @@ async def test_the_probe_says_why_there_is_no_machine(service: StandIn):
     assert report.probes[0].fix
 
 
-@pytest.mark.skipif(wall() is None, reason="bubblewrap does not start here")
 async def test_a_network_that_should_be_closed_is_probed(service: StandIn):
     """The claim rests on a try to leave, not on what was asked for."""
+    needs_a_wall()
     provider = E2BProvider(**service.settings)
     report = await provider.probe()
     await provider.aclose()
