@@ -1,5 +1,6 @@
 """Formats whose tests are inputs and outputs, of a program or of a function."""
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -185,7 +186,8 @@ def plain_test(given: Any, entry: str | None = None) -> StdioTest | CallTest | A
         ConfigError: it is none of these; names the keys.
     """
     if isinstance(given, str):
-        return AssertTest(source=given, functions=(entry,) if entry else ())
+        named = entry and ("check(" in given or entry in vars(builtins))
+        return AssertTest(source=given, functions=(entry,) if entry and named else ())
     if not isinstance(given, dict):
         raise ConfigError(f"a test is a {type(given).__name__}, not a text or an object")
     if "kind" in given:

@@ -7,6 +7,7 @@ and is left to `proxies`.
 """
 
 import ast
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,9 +36,9 @@ from agentgym.envs.code.grading.raising import Raising, raising_of
 from agentgym.envs.code.grading.statements import (
     assignment,
     can_fail,
+    complete,
     is_import_call,
     is_print,
-    missing_imports,
     names_of_objects,
     outermost,
     stand_in_for,
@@ -48,6 +49,7 @@ from agentgym.errors import ConfigError
 
 MAX_CHECKS = 2000
 _MAX_INLINED = 8
+_RESERVED = re.compile(r"\b_v[0-9]")
 _OWN_MODULES = frozenset(
     {"solution", "main", "submission", "program", "candidate", "your_module", "answer"}
 )
@@ -65,6 +67,8 @@ def rewrite(test: AssertTest, *, modules: Sequence[str] = ()) -> list[Check]:
         ConfigError: it is no Python, or checks nothing.
     """
     body = statements_of(test)
+    if _RESERVED.search(test.setup + test.source):
+        raise NotRewritable("the tests use names that stand for answers")
     checks = [
         check
         for script in scripts_of(body, test.functions)
@@ -85,13 +89,13 @@ class _Walk:
         self._checks: list[Check] = []
         self._functions: dict[str, ast.FunctionDef] = {}
         self._depth = 0
+        self._asked: dict[tuple[str, ...], tuple[str, ast.expr]] = {}
         self._object_names: set[str] = set()
 
     def checks(self, script: Script) -> list[Check]:
         """Those of the script, in order."""
         self._object_names = names_of_objects(script)
-        script = [*missing_imports(script, self.scope.functions), *script]
-        self._run(script)
+        self._run(complete(script, self.scope.functions))
         return self._checks
 
     def _run(self, statements: Sequence[ast.stmt]) -> None:
@@ -116,8 +120,22 @@ class _Walk:
         if not scope.touches_program(resolved):
             self._assert_constant(resolved)
             return
-        self._add(split(node.test, scope))
+        check = split(node.test, scope)
+        if scope.objects.keys().isdisjoint(free_names(resolved)):
+            before = self._asked.setdefault(check.questions, (check.judgement, resolved))
+            if before[0] != check.judgement:
+                self._keep_order()
+                check = split(node.test, scope)
+        self._add(check)
         self._note_use(resolved)
+
+    def _keep_order(self) -> None:
+        """Something was asked before and is now to be answered otherwise: the program counts."""
+        for _, condition in self._asked.values():
+            for call in outermost(condition, self.scope):
+                uses = frozenset(free_names(call))
+                noted = Statement(ast.Expr(call), frozenset(), uses, of_program=True, always=True)
+                self.scope.statements.append(noted)
 
     def _assert_constant(self, test: ast.expr) -> None:
         try:
@@ -146,11 +164,19 @@ class _Walk:
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         names = [(alias.asname or alias.name.split(".")[0]) for alias in node.names]
+        if (
+            isinstance(node, ast.ImportFrom)
+            and "*" in names
+            and (node.module or "").split(".")[0] not in self._modules
+        ):
+            raise NotRewritable("everything of a module is imported")
         self.scope.forget(names)
         first = {alias.name.split(".")[0] for alias in node.names}
         if isinstance(node, ast.ImportFrom):
             first = {(node.module or "").split(".")[0]}
         if not first & self._modules:
+            if "*" in names:
+                raise NotRewritable("everything of a module is imported")
             if first != {"__future__"}:
                 self.scope.given |= set(names)
                 self._note(node, names, of_program=False)

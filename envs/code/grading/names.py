@@ -10,10 +10,7 @@ from typing import Any, NamedTuple
 from agentgym.envs.code.grading.folding import NotConstant, as_source, fold
 
 PLAIN_METHODS = frozenset(
-    name
-    for kind in (str, bytes, list, tuple, dict, set, int, float)
-    for name in dir(kind)
-    if not name.startswith("_")
+    name for kind in (str, bytes, list, tuple, dict, set, int, float) for name in dir(kind)
 )
 _NAMED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler
 _BOUND = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -67,7 +64,15 @@ class Scope:
         )
 
     def forget(self, names: Iterable[str]) -> None:
-        """They are about to be bound anew."""
+        """They are about to be bound anew.
+
+        Raises:
+            NotRewritable: a shorthand is about what one of them has been so far.
+        """
+        names = set(names)
+        for name, expression in self.shorthands.items():
+            if name not in names and not names.isdisjoint(free_names(expression)):
+                raise NotRewritable(f"{name} is made of something that is bound anew")
         for name in names:
             for table in (self.constants, self.objects, self.shorthands):
                 table.pop(name, None)

@@ -20,6 +20,7 @@ from agentgym.envs.code.grading.judging import Verdict, check_imports, last_line
 from agentgym.envs.code.grading.names import BUILTINS, free_names
 from agentgym.envs.code.grading.replay import HARNESS
 from agentgym.envs.code.grading.shims import prelude_of
+from agentgym.envs.code.grading.statements import complete
 from agentgym.envs.code.grading.tests import AssertTest
 from agentgym.errors import ConfigError
 from agentgym.tools.sandbox.base import Call, ExecResult, Expression, Outcome, Sandbox
@@ -60,10 +61,13 @@ def prepare(test: AssertTest, *, modules: Sequence[str] = ()) -> list[Proxied]:
 
 
 def _proxied(script: Script, functions: Sequence[str], modules: Sequence[str]) -> Proxied:
+    script = complete(script, functions)
     imports = [found for found in script if _module_of(found) in {*_OWN_MODULES, *modules}]
     module = ast.Module([statement for statement in script if statement not in imports], [])
     imported = {a.asname or a.name for found in imports for a in _aliases(found)}
-    names = sorted((free_names(module) - BUILTINS) | set(functions) | imported)
+    free = free_names(module) - BUILTINS
+    free &= {"self"} if functions else free
+    names = sorted(free | set(functions) | imported)
     _check_uses(module, names)
     counted = ast.unparse(ast.fix_missing_locations(_Counter().visit(module)))
     token = f"_{secrets.token_hex(8)}"

@@ -2,14 +2,28 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from agentgym.envs.code.grading.collecting import Script, parse
-from agentgym.envs.code.grading.names import PLAIN_METHODS, Scope, free_names
+from agentgym.envs.code.grading.names import BUILTINS, PLAIN_METHODS, Scope, free_names
 from agentgym.envs.code.grading.questions import is_question
+from agentgym.errors import ConfigError
 
 _WELL_KNOWN = {"np": "numpy", "pd": "pandas"}
+_HELPERS = {
+    "Counter": "collections",
+    "Decimal": "decimal",
+    "Fraction": "fractions",
+    "OrderedDict": "collections",
+    "approx": "pytest",
+    "deepcopy": "copy",
+    "defaultdict": "collections",
+    "deque": "collections",
+    "isclose": "math",
+    "sqrt": "math",
+}
+"""Functions that tests use without importing them; a program must not be asked for them."""
 _AS_MODULE = (
     "type('module', (), {name: staticmethod(value) if callable(value) and not "
     "isinstance(value, type) else value for name, value in globals().items()})"
@@ -77,7 +91,29 @@ def missing_imports(script: Script, functions: frozenset[str]) -> list[ast.stmt]
             called.add(node.func.id)
     names = sorted((free & bases) - called)
     known = [name for name in names if name in sys.stdlib_module_names or name in _WELL_KNOWN]
-    return [parse(f"import {_WELL_KNOWN.get(name, name)} as {name}")[0] for name in known]
+    lines = [f"import {_WELL_KNOWN.get(name, name)} as {name}" for name in known]
+    lines += [f"from {_HELPERS[name]} import {name}" for name in sorted(free & _HELPERS.keys())]
+    return parse("\n".join(lines))
+
+
+def complete(script: Script, functions: Collection[str]) -> Script:
+    """The script with the imports it lacks.
+
+    Raises:
+        ConfigError: what the program defines is listed, and the script uses something else.
+    """
+    whole = [*missing_imports(script, frozenset(functions)), *script]
+    unknown = free_names(ast.Module(whole, [])) - BUILTINS - set(functions) - {"self"}
+    if functions and unknown and not any(map(_imports_all, whole)):
+        raise ConfigError(
+            f"a test uses {', '.join(sorted(unknown))}, which neither it nor its set-up defines, "
+            f"and which is none of the program's {', '.join(functions)}"
+        )
+    return whole
+
+
+def _imports_all(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*"
 
 
 def stand_in_for(node: ast.Import | ast.ImportFrom) -> ast.stmt:

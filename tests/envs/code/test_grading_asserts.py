@@ -48,6 +48,9 @@ TOLD = [
     f"import math\nassert math.isclose(f(3), {SECRET})",
     f"assert math.isclose(f(3), {SECRET}, rel_tol=1e-6)",
     f"assert round(f(3), 2) == {SECRET}",
+    f"assert isclose(f(3), {SECRET})",
+    f"assert f(3) == approx({SECRET})",
+    f"assert f(3).__eq__({SECRET})",
     f"assert sorted(f(3)) == [{SECRET}]",
     f"assert set(f(3)) == {{{SECRET}}}",
     f"assert set(f(3)) == set([{SECRET}])",
@@ -139,6 +142,12 @@ def test_a_verdict_is_that_of_the_assert_itself(x: Any, y: Any, given: Any, form
         ("s = S()\nassert s.next() == 1\nassert s.next() == 2",
          "class S:\n    n = 0\n    def next(self):\n        self.n += 1\n        return self.n",
          [True, True]),
+        (
+            "assert next_id() == 1\nassert next_id() == 2\nassert next_id() == 3",
+            "n = 0\ndef next_id():\n    global n\n    n += 1\n    return n",
+            [True, True, True],
+        ),
+        ("a = f(1)\nb = f(2)\na = f(3)\nassert (a, b) == (3, 2)", "def f(x): return x", [True]),
         ("set_to(5)\nassert get() == 5",
          "v = 0\ndef set_to(x):\n    global v\n    v = x\ndef get(): return v", [True]),
         ("try:\n    f(1)\n    assert False\nexcept ValueError:\n    pass",
@@ -178,6 +187,15 @@ def test_a_name_of_the_program_may_be_that_of_a_builtin():
     assert judged(check, "def sum(a, b): return a * b") is True
 
 
+@pytest.mark.parametrize(
+    "source", ["assert near(f(3), 4)", "while 1:\n    assert near(f(3), 4)\n    break"]
+)
+def test_what_nobody_defines_is_not_asked_of_the_program(source: str):
+    """It could bring a `near` to its own liking; that the names are listed says it need not."""
+    with pytest.raises(ConfigError, match=r"uses near, .* none of the program's f"):
+        plan([AssertTest(source=source, functions=("f",))])
+
+
 def test_stubs_of_the_program_in_the_set_up_are_left_out():
     """The prompt of HumanEval is one, beside helpers that the tests need."""
     setup = "def help(x): return x\ndef f(x):\n    pass"
@@ -201,6 +219,9 @@ def test_stubs_of_the_program_in_the_set_up_are_left_out():
         "a = object()\nassert f(a) == a",
         "assert f(1) == 2\nassert 1 == 2",
         "x = [1]\nx.append(2)\nassert f(x) == 3",
+        "a = f(1)\nb = a + 1\na = f(2)\nassert b == 2",
+        "from math import *\nassert isclose(f(1), 2)",
+        "_v0 = 3\nassert f(1) == _v0",
     ],
 )
 def test_what_cannot_be_followed_is_said(source: str):

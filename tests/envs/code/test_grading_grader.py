@@ -236,7 +236,8 @@ async def test_code_that_cannot_be_rewritten_is_played(
     provider: SandboxProvider, program: str, source: str, right: bool
 ):
     """With stand-ins for the functions, call by call; a test without an assert is no pass."""
-    result = await grade(provider, program, [AssertTest(source=source, functions=("f",))])
+    functions = ("f", "g") if "def g" in program else ("f",)
+    result = await grade(provider, program, [AssertTest(source=source, functions=functions)])
 
     assert result.all_passed is right
     assert result.tamper_resistance == "partial"
@@ -266,14 +267,15 @@ async def test_tests_that_cannot_be_served_are_errors_of_the_data_set(
         ("def f(x): import no_such_module", "no_such_module"),
         ("def f(x): raise ImportError('no module')", "no module"),
         ("def f(x): return object()", "no plain data"),
-        ("def f(x): return 0", "more than 256 times"),
-        ("def f(x):\n    for _ in range(3 * 10**6): pass\n    return 0", "ran out of time"),
+        ("def f(x): return 0", "more than 9 times"),
+        ("def f(x):\n    for _ in range(10**7): pass\n    return 0", "ran out of time"),
     ],
 )
 async def test_a_program_cannot_pass_off_its_failure_as_one_of_the_data_set(
-    provider: SandboxProvider, program: str, reason: str
+    provider: SandboxProvider, program: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ):
     """That would stop the run; whatever it answers is its own."""
+    monkeypatch.setattr("agentgym.envs.code.grading.proxies.MAX_CALLS", 9)
     source = "x = 0\nwhile f(x) == 0:\n    x += 1\nassert f(1) == 1"
     (result,) = (
         await grade(provider, program, [AssertTest(source=source)], limits=Limits(cpu_s=0.5))
