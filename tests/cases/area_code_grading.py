@@ -16,6 +16,7 @@ from agentgym.envs.code.grading import (
     extract_program,
     grade,
     grade_workspace,
+    read_tests,
 )
 from agentgym.errors import ConfigError
 from agentgym.rewards.formats import think_answer
@@ -99,8 +100,6 @@ def _test(given: Any, case: Case, entry: str | None) -> StdioTest | CallTest | A
         given["stdin"] = _made(given.pop("stdin_gen"))
     if isinstance(given, dict) and "expected_gen" in given:
         given["expected"] = _made(given.pop("expected_gen"))
-    if isinstance(given, dict) and "assert" in given:
-        given = given["assert"]
     test = plain_test(given, entry)
     tol, compare = case.get("tol"), case.get("compare")
     if isinstance(test, StdioTest):
@@ -108,8 +107,8 @@ def _test(given: Any, case: Case, entry: str | None) -> StdioTest | CallTest | A
     elif isinstance(test, CallTest):
         changed = {"tol": tol}
     else:
-        changed = {"setup": case.get("setup") or ""}
-    return test.model_copy(update=changed)
+        changed = {"setup": case.get("setup") or test.setup}
+    return read_tests([{**test.model_dump(), **changed}])[0]
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ from agentgym.errors import ConfigError
 
 Row = dict[str, Any]
 Tests = tuple[StdioTest | CallTest | AssertTest, ...]
+_SOURCES = ("assert", "source", "test", "code")
 _STATEMENTS = ("statement", "question", "problem", "prompt", "description", "text")
 
 
@@ -185,6 +186,10 @@ def plain_test(given: Any, entry: str | None = None) -> StdioTest | CallTest | A
     Raises:
         ConfigError: it is none of these; names the keys.
     """
+    if isinstance(given, dict) and set(given) <= {"setup", *_SOURCES}:
+        source = next((given[key] for key in _SOURCES if key in given), None)
+        test = plain_test(source, entry)
+        return test.model_copy(update={"setup": text_of(given.get("setup") or "")})
     if isinstance(given, str):
         named = entry and ("check(" in given or entry in vars(builtins))
         return AssertTest(source=given, functions=(entry,) if entry and named else ())
@@ -197,7 +202,16 @@ def plain_test(given: Any, entry: str | None = None) -> StdioTest | CallTest | A
     if expected and "args" in given and name:
         args, kwargs = tuple(given["args"]), given.get("kwargs") or {}
         return CallTest(function=name, args=args, kwargs=kwargs, expected=given[expected])
+    if "raises" in given and "args" in given and name:
+        return _raising(name, given)
     source = next((key for key in ("stdin", "input") if key in given), None)
     if expected and source:
         return StdioTest(stdin=text_of(given[source]), expected=text_of(given[expected]))
     raise ConfigError(f"a test has the keys {', '.join(map(repr, given))}: no known form")
+
+
+def _raising(name: str, given: Row) -> AssertTest:
+    """A call that must raise an exception of this name."""
+    named = [f"{key}={value!r}" for key, value in (given.get("kwargs") or {}).items()]
+    call = f"{name}({', '.join([*map(repr, given['args']), *named])})"
+    return AssertTest(source=f"import pytest\nwith pytest.raises({given['raises']}):\n    {call}")

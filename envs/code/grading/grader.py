@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Literal, NamedTuple
 
 from agentgym.envs.code.grading.compare import same_output, same_value
+from agentgym.envs.code.grading.folding import is_small
 from agentgym.envs.code.grading.judging import (
     Verdict,
     answers_of,
@@ -219,12 +220,16 @@ async def grade(
 
 
 def _bundles(jobs: list[_Job]) -> list[list[_Job]]:
-    """Jobs that can be judged in one process."""
+    """Jobs that can be judged in one process; those with large answers are alone."""
     by_setup: dict[str, list[_Job]] = {}
+    alone = []
     for job in jobs:
-        assert job.check is not None
-        by_setup.setdefault(job.check.judge_setup, []).append(job)
-    return [
+        check, answers = _answered(job)
+        if all(map(is_small, answers)):
+            by_setup.setdefault(check.judge_setup, []).append(job)
+        else:
+            alone.append([job])
+    return alone + [
         same[start : start + _BUNDLE]
         for same in by_setup.values()
         for start in range(0, len(same), _BUNDLE)

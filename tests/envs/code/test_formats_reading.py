@@ -138,7 +138,15 @@ ROWS: dict[str, dict[str, Any]] = {
     "tests of a function": {
         "question": "Add.",
         "entry_point": "add",
-        "tests": json.dumps([{"args": [1, 2], "expected": 3}, "assert add(3, 4) == 7"]),
+        "tests": json.dumps(
+            [
+                {"args": [1, 2], "expected": 3},
+                {"args": [1], "kwargs": {"b": 2}, "expected": 3},
+                {"args": [1], "raises": "TypeError"},
+                "assert add(3, 4) == 7",
+                {"setup": "x = 3", "assert": "assert add(x, 4) == 7"},
+            ]
+        ),
         "solution": "def add(a, b):\n    return a + b",
     },
     "its own form": {
