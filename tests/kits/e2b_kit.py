@@ -23,13 +23,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import e2b_machine
+import e2b_shapes
 from aiohttp import web
 
 from agentgym.tools.sandbox.base import SandboxSpec
 from agentgym.tools.sandbox.launch import Launcher
 
 KEY = "e2b_" + "0" * 40
-_TEMPLATE = "code-interpreter-v1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,11 +155,11 @@ class StandIn:
     # requests
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        kind = _kind(request)
+        kind = e2b_shapes.kind(request)
         self.seen.append((request.method, kind))
         fault = self._faults[kind].popleft() if self._faults[kind] else Fault()
         if fault.drop == "before":
-            return _dropped(request)
+            return e2b_shapes.dropped(request)
         if fault.hang:
             await asyncio.sleep(3600)
         await asyncio.sleep(fault.slow_s)
@@ -169,7 +169,7 @@ class StandIn:
             return web.json_response(message, status=fault.status, headers=wait)
         if fault.garbage:
             return web.Response(text="<html>not what you asked for</html>")
-        if kind not in ("execute", "health", "contexts") and _key_of(request) != KEY:
+        if kind not in ("execute", "health", "contexts") and e2b_shapes.key_of(request) != KEY:
             return web.json_response({"code": 401, "message": "no such key"}, status=401)
         handler = {
             "create": self._create,
@@ -184,27 +184,27 @@ class StandIn:
         if kind == "execute":
             return await self._execute(request, fault)
         response: web.StreamResponse = await handler(request)
-        return _dropped(request) if fault.drop == "after" else response
+        return e2b_shapes.dropped(request) if fault.drop == "after" else response
 
     async def _create(self, request: web.Request) -> web.Response:
         body = await request.json()
-        if body["templateID"] != _TEMPLATE:
+        if body["templateID"] != e2b_shapes.TEMPLATE:
             return web.json_response({"code": 404, "message": "no such template"}, status=404)
         key = request.headers.get("Idempotency-Key", "")
         if key and key in self._keys:
-            return _created(self._keys[key])
+            return e2b_shapes.created(self._keys[key])
         if len(self.running) >= self._most:
             return web.json_response({"code": 429, "message": "too many"}, status=429)
         self.created.append(body)
         machine = await self._start(body)
         self._keys[key] = machine.id
         self.most_at_once = max(self.most_at_once, len(self.running))
-        return _created(machine.id)
+        return e2b_shapes.created(machine.id)
 
     async def _list(self, request: web.Request) -> web.Response:
         asked = dict(urllib.parse.parse_qsl(request.query.get("metadata", "")))
         found = [m for m in self.running.values() if asked.items() <= m.metadata.items()]
-        return web.json_response([_listed(machine) for machine in found])
+        return web.json_response([e2b_shapes.listed(machine) for machine in found])
 
     async def _kill(self, request: web.Request) -> web.Response:
         id = request.path.split("/")[2]
@@ -222,18 +222,18 @@ class StandIn:
 
     async def _health(self, request: web.Request) -> web.Response:
         id = request.headers["E2b-Sandbox-Id"]
-        return web.Response(status=204) if id in self.running else _gone(id)
+        return web.Response(status=204) if id in self.running else e2b_shapes.gone(id)
 
     async def _execute(self, request: web.Request, fault: Fault = Fault()) -> web.StreamResponse:
         body, id = await request.json(), request.headers["E2b-Sandbox-Id"]
         machine = self.running.get(id)
         if machine is None:
-            return _gone(id)
+            return e2b_shapes.gone(id)
         number, events = self._send(machine, body)
         if fault.drop == "unheard":
             await asyncio.sleep(0.1)
             self._tell(machine, {"op": "interrupt", "context": "default"})
-            return _dropped(request)
+            return e2b_shapes.dropped(request)
         response = web.StreamResponse()
         response.content_type = "application/x-ndjson"
         if fault.drop != "after":
@@ -241,16 +241,16 @@ class StandIn:
         while True:
             event = await self._next(request, machine, events)
             if event == "gone":
-                return _dropped(request)
+                return e2b_shapes.dropped(request)
             if event is None:
                 break
             if fault.drop == "midway" and event["type"] == "stdout":
                 await response.write(json.dumps(event).encode()[:20])
-                return _dropped(request)
+                return e2b_shapes.dropped(request)
             if fault.drop != "after":
                 await response.write(json.dumps(event).encode() + b"\n")
         del machine.queues[number]
-        return _dropped(request) if fault.drop == "after" else response
+        return e2b_shapes.dropped(request) if fault.drop == "after" else response
 
     async def _next(
         self, request: web.Request, machine: Running, events: "asyncio.Queue[Any]"
@@ -357,56 +357,3 @@ def _spawn(
     for fd in launch.pass_fds:
         os.close(fd)
     return process, launch.release
-
-
-def _kind(request: web.Request) -> str:
-    parts = [part for part in request.path.split("/") if part]
-    if parts == ["v2", "sandboxes"]:
-        return "create" if request.method == "POST" else "list"
-    if parts[:1] == ["sandboxes"]:
-        return "kill" if request.method == "DELETE" else parts[-1]
-    return parts[0] if parts else ""
-
-
-def _key_of(request: web.Request) -> str:
-    return request.headers.get("X-API-Key", "")
-
-
-def _dropped(request: web.Request) -> web.Response:
-    if request.transport is not None:
-        request.transport.abort()
-    return web.Response()
-
-
-def _gone(id: str) -> web.Response:
-    body = {"sandboxId": id, "message": f"The sandbox {id} was not found", "code": 502}
-    return web.json_response(body, status=502)
-
-
-def _created(id: str) -> web.Response:
-    body = {
-        "sandboxID": id,
-        "templateID": _TEMPLATE,
-        "clientID": "stand-in",
-        "envdVersion": "0.2.0",
-        "envdAccessToken": "token",
-        "domain": None,
-        "trafficAccessToken": None,
-    }
-    return web.json_response(body, status=201)
-
-
-def _listed(machine: Running) -> dict[str, Any]:
-    return {
-        "sandboxID": machine.id,
-        "templateID": _TEMPLATE,
-        "clientID": "stand-in",
-        "startedAt": datetime.now(UTC).isoformat(),
-        "endAt": machine.ends.isoformat(),
-        "cpuCount": 2,
-        "memoryMB": 512,
-        "diskSizeMB": 1024,
-        "state": "running",
-        "envdVersion": "0.2.0",
-        "metadata": machine.metadata,
-    }

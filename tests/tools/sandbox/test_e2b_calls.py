@@ -17,9 +17,8 @@ from sandbox_kit import needs_a_wall, wall
 
 from agentgym.errors import SandboxError
 from agentgym.tools.sandbox.base import Call, Outcome, SandboxSpec, Script
-from agentgym.tools.sandbox.e2b import E2BProvider, bundle
+from agentgym.tools.sandbox.e2b import E2BProvider, answers, bundle
 from agentgym.tools.sandbox.e2b.errors import ServiceError
-from agentgym.tools.sandbox.e2b.machine import _answer
 from agentgym.tools.sandbox.e2b.sandbox import E2BSandbox
 from agentgym.tools.sandbox.e2b.service import Terms
 from agentgym.tools.sandbox.limits import Limits
@@ -288,7 +287,7 @@ async def test_many_at_once_are_not_mixed_up(service: StandIn):
 def test_what_is_no_answer_of_the_bridge_is_no_answer(stdout: str):
     execution = SimpleNamespace(logs=SimpleNamespace(stdout=[stdout]), error=None)
     with pytest.raises(ServiceError):
-        _answer(execution, "MARK")
+        answers.read(execution, "MARK")
 
 
 async def test_an_answer_in_many_pieces_is_put_together(sandbox: E2BSandbox):

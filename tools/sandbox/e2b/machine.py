@@ -6,19 +6,16 @@ was the service shows in a fresh machine, which has to answer an empty question 
 """
 
 import asyncio
-import base64
-import json
 import time
 import uuid
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentgym.errors import SandboxError, boundary
 from agentgym.tools.sandbox.base import SandboxSpec
 from agentgym.tools.sandbox.connection import LostError
-from agentgym.tools.sandbox.e2b import bundle
+from agentgym.tools.sandbox.e2b import answers, bundle
 from agentgym.tools.sandbox.e2b.errors import Kind, ServiceError, kind_of, told
 from agentgym.tools.sandbox.e2b.pace import backoff_s
 from agentgym.tools.sandbox.e2b.service import Service
@@ -26,7 +23,6 @@ from agentgym.tools.sandbox.e2b.service import Service
 _PER_QUESTION = 16
 _BEATS = 5
 """Signs of life in the time that must not pass in silence."""
-_MOST_BYTES = 64 * 2**20
 _END_S = 10.0
 _PROBE_S = 5.0
 
@@ -90,10 +86,10 @@ class Machine:
         asked = [request for request in requests if request["op"] != "program"]
         for some in _portions(asked):
             part = [*before, *some]
-            answers, lost = await self._ask(part, timeout_s)
-            for answer in answers:
+            found, lost = await self._ask(part, timeout_s)
+            for answer in found:
                 take(answer)
-            if lost or len(answers) < len(some):
+            if lost or len(found) < len(some):
                 raise LostError(lost or "answers are missing")
 
     async def _ask(
@@ -123,7 +119,7 @@ class Machine:
         patience_s = silence_s + (seconds if again else 0.0)
         try:
             async with asyncio.timeout(patience_s) as limit:
-                ear = _Ear(limit, silence_s)
+                ear = answers.Ear(limit, silence_s)
                 with boundary(ServiceError, "running code"):
                     execution = await self._remote.run_code(
                         bundle.cell(question, marker),
@@ -133,7 +129,7 @@ class Machine:
                     )
         except TimeoutError:
             raise LostError(f"the machine said nothing for {silence_s:g} s") from None
-        answer = _answer(execution, marker)
+        answer = answers.read(execution, marker)
         self._token = answer.token
         return answer.answers, answer.lost
 
@@ -204,7 +200,7 @@ class Machine:
 def _portions(asked: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
     """As many at a time as can be answered in one go; one portion of none if there are none."""
     largest = max((_answer_bytes(request) for request in asked), default=1)
-    size = max(1, min(_PER_QUESTION, _MOST_BYTES // 2 // largest))
+    size = max(1, min(_PER_QUESTION, answers.MOST_BYTES // 2 // largest))
     for start in range(0, max(1, len(asked)), size):
         yield asked[start : start + size]
 
@@ -212,55 +208,3 @@ def _portions(asked: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[s
 def _answer_bytes(request: Mapping[str, Any]) -> int:
     limits = request["limits"]
     return int(limits["value_bytes"] + 2 * limits["output_bytes"] + 2 * request.get("max_bytes", 0))
-
-
-class _Ear:
-    """Puts a limit off as long as something is heard, but not without end."""
-
-    def __init__(self, limit: asyncio.Timeout, silence_s: float) -> None:
-        self._limit, self._silence_s = limit, silence_s
-        self._heard = 0
-
-    def hear(self, message: Any) -> None:
-        self._heard += len(message.line)
-        if self._heard > _MOST_BYTES:
-            raise ValueError(f"the machine sent more than {_MOST_BYTES} bytes")
-        self._limit.reschedule(asyncio.get_running_loop().time() + self._silence_s)
-
-
-class _Answer(NamedTuple):
-    """Of the bridge."""
-
-    answers: list[dict[str, Any]]
-    lost: str
-    token: str
-
-
-def _answer(execution: Any, marker: str) -> _Answer:
-    """What stands between the markers.
-
-    Raises:
-        ServiceError: nothing does, because the interpreter was interrupted or ended.
-    """
-    parts = "".join(execution.logs.stdout).split(marker)
-    if len(parts) != 3:
-        said = execution.error.name if execution.error else "it said nothing"
-        raise ServiceError(f"the interpreter did not answer: {said}")
-    try:
-        answer = _Answer(**json.loads(_unpacked(parts[1])))
-    except (ValueError, TypeError, RecursionError, zlib.error) as error:
-        raise ServiceError(f"the interpreter answered nonsense: {error}") from error
-    answers, *texts = answer
-    if not isinstance(answers, list) or not all(isinstance(a, dict) for a in answers):
-        raise ServiceError("the interpreter answered nonsense")
-    if not all(isinstance(text, str) for text in texts):
-        raise ServiceError("the interpreter answered nonsense")
-    return answer
-
-
-def _unpacked(text: str) -> bytes:
-    unpacker = zlib.decompressobj()
-    data = unpacker.decompress(base64.b64decode(text), _MOST_BYTES)
-    if unpacker.unconsumed_tail:
-        raise ValueError(f"more than {_MOST_BYTES} bytes")
-    return data
