@@ -10,9 +10,11 @@ from e2b_kit import Fault, StandIn, stand_in
 from sandbox_kit import needs_a_wall, wall
 
 from agentgym.errors import ConfigError, MissingExtraError, SandboxError, UsageError
+from agentgym.tools.sandbox.choose import choose
 from agentgym.tools.sandbox.e2b import E2BProvider
 from agentgym.tools.sandbox.e2b.errors import Kind, kind_of
 from agentgym.tools.sandbox.e2b.service import Terms
+from agentgym.tools.sandbox.settings import SandboxSettings
 
 
 @pytest.mark.parametrize("key", [None, "", "two words", "line\nbreak", "schl\u00fcssel"])
@@ -94,6 +96,35 @@ async def test_a_network_that_should_be_closed_is_probed(service: StandIn):
     assert names["network"].ok
     assert names["network"].reason
     assert not service.running
+
+
+async def test_a_run_that_wants_e2b_gets_it_from_the_environment(
+    service: StandIn, monkeypatch: pytest.MonkeyPatch
+):
+    """Key and addresses as the SDK reads them; the line at the start says what leaves."""
+    needs_a_wall()
+    monkeypatch.setenv("E2B_API_KEY", service.settings["api_key"])
+    monkeypatch.setenv("E2B_API_URL", service.url)
+    monkeypatch.setenv("E2B_SANDBOX_URL", service.url)
+    choice = await choose(SandboxSettings(backend="e2b", min_level=4))
+    sandbox = await choice.provider.open()
+    result = await sandbox.run_cell("6 * 7")
+    await choice.provider.aclose()
+
+    assert result.value == 42
+    assert "e2b (level 4/4)" in choice.line
+    assert "leave this machine" in choice.line
+    assert not service.running
+
+
+async def test_a_run_that_wants_e2b_and_cannot_have_it_is_refused(
+    service: StandIn, monkeypatch: pytest.MonkeyPatch
+):
+    """There is no silent step down to a local sandbox."""
+    monkeypatch.setenv("E2B_API_KEY", "e2b_wrong")
+    monkeypatch.setenv("E2B_API_URL", service.url)
+    with pytest.raises(UsageError, match="401"):
+        await choose(SandboxSettings(backend="e2b"))
 
 
 def test_the_sdk_still_has_what_is_relied_upon():

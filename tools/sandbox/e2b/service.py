@@ -30,7 +30,7 @@ class Terms:
     """A machine that says nothing for so long in a call is given up."""
     request_s: float = 30.0
     """Longest wait for the service itself."""
-    attempts: int = 4
+    attempts: int = 5
     """How often a request is made that the service does not answer as it should."""
 
     def __post_init__(self) -> None:
