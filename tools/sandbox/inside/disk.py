@@ -11,6 +11,7 @@ from collections.abc import Iterable
 MAX_INODES = 20_000
 _GONE = (FileNotFoundError, NotADirectoryError, ProcessLookupError)
 _BLOCK = 512
+_FLAGS, _PF_EXITING = 6, 4
 _SHARED_MEMORY = b"/dev/zero (deleted)"
 """Has no file, and counts as memory."""
 
@@ -51,6 +52,11 @@ class _Count:
         self._left = max_bytes
         self._sizes: dict[tuple[int, int], int] = {}
 
+    def expect(self, inodes: int) -> None:
+        """Before so many are looked at, which takes a while."""
+        if inodes > MAX_INODES:
+            raise _FullError
+
     def add(self, device: int, inode: int, size: int) -> None:
         known = self._sizes.get((device, inode), 0)
         self._sizes[device, inode] = max(size, known)
@@ -64,7 +70,9 @@ def _add_folder(folder: str, count: _Count) -> None:
     while pending:
         path = pending.pop()
         try:
-            for name in os.listdir(path):
+            names = os.listdir(path)
+            count.expect(len(names))
+            for name in names:
                 child = os.path.join(path, name)
                 status = os.lstat(child)
                 count.add(status.st_dev, status.st_ino, status.st_blocks * _BLOCK)
@@ -77,7 +85,7 @@ def _add_folder(folder: str, count: _Count) -> None:
 
 
 def _add_process(pid: int, count: _Count) -> bool:
-    """Its files without a name; whether they could be seen, which they cannot while it ends."""
+    """Its files without a name; whether they could be seen."""
     try:
         for fd in os.listdir(f"/proc/{pid}/fd"):
             _add_open(f"/proc/{pid}/fd/{fd}", count)
@@ -86,10 +94,20 @@ def _add_process(pid: int, count: _Count) -> bool:
     except _GONE:
         return True
     except PermissionError:
-        return False
+        return _is_ending(pid)
     for line in lines:
         _add_mapped(line, count)
     return True
+
+
+def _is_ending(pid: int) -> bool:
+    """Its files cannot be seen any more, and those that it has written are about to go."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except _GONE:
+        return True
+    return bool(int(text[text.rindex(b")") + 2 :].split()[_FLAGS]) & _PF_EXITING)
 
 
 def _add_open(path: str, count: _Count) -> None:
