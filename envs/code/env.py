@@ -4,6 +4,7 @@ Programs only ever run in a sandbox, and what they print or return is compared o
 the sandbox itself fails, the trajectory is unscored.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -87,7 +88,7 @@ class CodeEnv(ToolEnv):
         if name not in TOOL_SETS:
             raise ConfigError(f"tools must be some of {list(TOOL_SETS)}, got {name!r}")
         if name == "run_tests":
-            return (tool(timeout_s=600.0, parallel=False)(self.run_tests),)
+            return (tool(timeout_s=math.inf, parallel=False)(self.run_tests),)
         if name == "python":
             assert self.sandbox is not None
             return (python_tool(self.sandbox.packages),)
