@@ -59,10 +59,9 @@ async def rewards_of(answer: str, *, task: Task = DOUBLE, **arguments: Any) -> d
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("split", SPLITS)
-async def test_the_oracle_earns_everything(level: int, split: str):
+async def test_the_oracle_earns_everything(level: int):
     env = make(level)
-    task = env.tasks(split)[level]
+    task = env.tasks(SPLITS[level % 2])[level]
     _, info = await play(env, task, env.oracle(task, []))
 
     assert info["rewards"] == ALL

@@ -18,7 +18,7 @@ from agentgym.errors import ConfigError
 
 SKETCHES = {sketch.name: sketch for sketch in bank()}
 every_problem = pytest.mark.parametrize("name", SKETCHES)
-SEEDS = range(4)
+SEEDS = range(3)
 _RUN_ALL = """
 import io, json, sys
 for source, tests in json.load(sys.stdin):
