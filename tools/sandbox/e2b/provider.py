@@ -88,7 +88,11 @@ class E2BProvider:
         try:
             probes = await self._probes()
         except (SandboxError, UsageError) as error:
-            probes = (Probe("machine", False, str(error), f"{KEY}, or a sandbox of this machine"),)
+            probes = (
+                Probe(
+                    "machine", False, str(error), f"check {KEY}, or use a sandbox of this machine"
+                ),
+            )
         usable = all(probe.ok for probe in probes)
         return ProbeReport(self.backend, self.level, usable, probes, self._gaps)
 
@@ -126,7 +130,7 @@ class E2BProvider:
 def _key(given: str | None) -> str:
     key = os.environ.get(KEY, "") if given is None else given
     if not key:
-        raise UsageError(f"sandbox=e2b needs a key in {KEY}: {_WHERE}, or choose a local sandbox")
+        raise UsageError(f"the E2B sandbox needs {KEY}: {_WHERE}, or use a sandbox of this machine")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise UsageError(f"{KEY} holds blanks or characters that no key has: {_WHERE}")
     return key
