@@ -4,9 +4,9 @@ import os
 
 from prelude import report, until
 
-WANTED = 30_000
+WANTED = 60_000
 made = 0
-going = until(4)
+going = until(8)
 problem = ""
 try:
     while made < WANTED and going():

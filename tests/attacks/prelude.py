@@ -142,4 +142,5 @@ def until(seconds):
     return lambda: time.monotonic() - start < seconds
 
 
-rename()
+if not D.get("nameless"):
+    rename()

@@ -23,13 +23,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attack_list import ATTACKS, Attack
+from attack_list import ATTACKS, QUICK, Attack
 from attack_watch import Watch, survivors
 from bare_kit import BareProvider
 from decoy_kit import Decoys
 
 from agentgym.tools.sandbox import choose
-from agentgym.tools.sandbox.base import ExecResult, SandboxProvider, SandboxSpec, Script
+from agentgym.tools.sandbox.base import ExecResult, Sandbox, SandboxProvider, SandboxSpec, Script
 from agentgym.tools.sandbox.provider import LocalProvider
 from agentgym.tools.sandbox.settings import SandboxSettings
 
@@ -73,9 +73,10 @@ class Arena:
     def __init__(self, provider: SandboxProvider, decoys: Decoys) -> None:
         self.provider = provider
         self.decoys = decoys
+        self._shared: Sandbox | None = None
 
     async def run(self, attack: Attack) -> Verdict:
-        """One attack, in a sandbox of its own."""
+        """One attack: in a sandbox of its own, unless it leaves alone where it is."""
         mark = f"atk{os.urandom(5).hex()}"
         known = self.decoys.known() | {
             "attack": attack.name,
@@ -84,9 +85,8 @@ class Arena:
             "uid": os.getuid(),
             "level": int(self.provider.level),
         }
-        spec = SandboxSpec(limits=attack.limits)
         start = time.monotonic()
-        sandbox = await self.provider.open(spec)
+        sandbox = await self._sandbox(attack)
         duel = Duel(self, sandbox, program(attack.file or attack.name), known)
         try:
             with Watch(mark, active=attack.watched) as watch:
@@ -94,12 +94,28 @@ class Arena:
             call_s = time.monotonic() - start
             harms = [*duel.harms, *watch.harms(attack.limits), *await self._after(attack, duel)]
         finally:
-            await sandbox.close()
+            if sandbox is not self._shared:
+                await sandbox.close()
+        if harms:
+            await self.close()
         harms += survivors(mark, wait_s=0.0)
         _clear_meeting_places(known["rendezvous"])
         if call_s > LONGEST_S:
             harms.append(f"the call took {call_s:.1f} s")
         return self._verdict(attack, result, [*harms, *self.decoys.damage()], call_s)
+
+    async def close(self) -> None:
+        """End the sandbox that attacks share."""
+        sandbox, self._shared = self._shared, None
+        if sandbox is not None:
+            await sandbox.close()
+
+    async def _sandbox(self, attack: Attack) -> Sandbox:
+        if not attack.shares:
+            return await self.provider.open(SandboxSpec(limits=attack.limits))
+        if self._shared is None:
+            self._shared = await self.provider.open(SandboxSpec(limits=QUICK))
+        return self._shared
 
     async def _after(self, attack: Attack, duel: "Duel") -> list[str]:
         harms = survivors(duel.known["mark"], wait_s=1.0)
@@ -184,6 +200,7 @@ async def run_all(
             for attack in attacks:
                 on_verdict(await arena.run(attack))
         finally:
+            await arena.close()
             await provider.aclose()
     left = os.listdir(tempfile.gettempdir())
     on_verdict(Verdict("z_leftovers", [f"left: {left}"] if left else [], "", "", {}, {}, 0.0))

@@ -40,6 +40,11 @@ class Attack:
     core: bool = False
     """Whether it belongs to the few that always run."""
 
+    @property
+    def shares(self) -> bool:
+        """Whether it runs in a sandbox that others are run in after it."""
+        return self.drive is once and not self.ends and not self.watched
+
 
 async def twice(duel: Any) -> ExecResult:
     """Leave something in one sandbox, look for it in the next and in the same one once reset."""
@@ -151,7 +156,8 @@ async def every_way(duel: Any) -> ExecResult:
 
 async def in_cell(duel: Any) -> ExecResult:
     """In the interpreter that goes on."""
-    given = f"import io, sys\nsys.stdin = io.StringIO({json.dumps(duel.known)!r})\n"
+    known = json.dumps(duel.known | {"nameless": True})  # it stays, and is none of the leftovers
+    given = f"import io, sys\nsys.stdin = io.StringIO({known!r})\n"
     return await duel.sandbox.run_cell(given + duel.source)
 
 
@@ -169,6 +175,7 @@ ELSEWHERE = tuple(
     Attack(name=f"{file}_{way}", file=file, drive=drive, bare=f"see {file}")
     for way, drive in (("cell", in_cell), ("shell", in_shell))
     for file in _ELSEWHERE
+    if (way, file) != ("shell", "b01_runner_memory")  # there its parent is the shell
 )
 
 ATTACKS = (

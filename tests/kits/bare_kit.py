@@ -74,6 +74,7 @@ class BareSandbox:
             start_new_session=True, errors="replace", text=True, env=self._environment(),
         )  # fmt: skip
         out, err = _talk(process, case.stdin)
+        process.wait()
         outcome = Outcome.OK if process.returncode == 0 else Outcome.ERROR
         outcome = Outcome.WALL_TIMEOUT if process.returncode == 99 else outcome
         return ExecResult(
