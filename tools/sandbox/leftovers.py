@@ -14,13 +14,11 @@ from pathlib import Path
 
 from agentgym.tools.sandbox import uids
 from agentgym.tools.sandbox.folder import Folder
-from agentgym.tools.sandbox.inside import folders
+from agentgym.tools.sandbox.inside import folders, processes
 from agentgym.tools.sandbox.marks import PREFIX, is_left
 
 _ROUNDS = 200
 _PAUSE_S = 0.005
-_GONE = (b"Z", b"X")
-"""Zombies, which only wait to be looked at, hold nothing."""
 
 
 def clear_up(uid: int | None, folder: Folder | None) -> None:
@@ -63,12 +61,9 @@ def end_all_of(uid: int) -> None:
 
 
 def _processes_of(uid: int) -> Iterator[int]:
-    wanted = str(uid).encode()
+    """Those that run: zombies, which only wait to be looked at, hold nothing."""
     for name in os.listdir("/proc"):
-        if name.isdigit():
-            with suppress(OSError, StopIteration):
-                with open(f"/proc/{name}/status", "rb") as file:
-                    state = next(line for line in file if line.startswith(b"State:"))
-                    owner = next(line for line in file if line.startswith(b"Uid:"))
-                if owner.split()[1] == wanted and state.split()[1] not in _GONE:
-                    yield int(name)
+        if name.isdigit() and processes.owner(int(name)) == uid:
+            process = processes.read(int(name))
+            if process is not None and not process.is_zombie:
+                yield process.pid

@@ -8,6 +8,8 @@ import os
 import stat
 from collections.abc import Iterable
 
+from agentgym.tools.sandbox.inside.processes import tasks
+
 MAX_INODES = 20_000
 _GONE = (FileNotFoundError, NotADirectoryError, ProcessLookupError)
 _BLOCK = 512
@@ -85,25 +87,33 @@ def _add_folder(folder: str, count: _Count) -> None:
 
 
 def _add_process(pid: int, count: _Count) -> bool:
-    """Its files without a name; whether they could be seen."""
+    """Its files without a name; whether they could be seen. Threads can have files of their own."""
+    return all(_add_task(task, count) for task in tasks(pid))
+
+
+def _add_task(task: str, count: _Count) -> bool:
     try:
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            _add_open(f"/proc/{pid}/fd/{fd}", count)
-        with open(f"/proc/{pid}/maps", "rb") as file:
-            lines = [line for line in file if line.endswith(b" (deleted)\n")]
+        for fd in os.listdir(f"{task}/fd"):
+            _add_open(f"{task}/fd/{fd}", count)
+        _add_mappings(f"{task}/maps", count)
     except _GONE:
         return True
     except PermissionError:
-        return _is_ending(pid)
-    for line in lines:
-        _add_mapped(line, count)
+        return _is_ending(task)
     return True
 
 
-def _is_ending(pid: int) -> bool:
-    """Its files cannot be seen any more, and those that it has written are about to go."""
+def _add_mappings(path: str, count: _Count) -> None:
+    with open(path, "rb") as file:
+        for line in file:
+            if line.endswith(b" (deleted)\n"):
+                _add_mapped(line, count)
+
+
+def _is_ending(task: str) -> bool:
+    """Its files cannot be seen any more, and are about to go."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(f"{task}/stat", "rb") as file:
             text = file.read()
     except _GONE:
         return True

@@ -26,9 +26,33 @@ class Process(NamedTuple):
 
 
 def read(pid: int) -> "Process | None":
-    """A process; `None` if it is gone."""
+    """A process; `None` if it is gone.
+
+    One whose first thread has ended while others go on looks like a zombie without memory, which it
+    is not.
+    """
+    process = _read(f"/proc/{pid}/stat", pid)
+    if process is None or not process.is_zombie or process.num_threads <= 1:
+        return process
+    threads = [_read(f"{thread}/stat", pid) for thread in tasks(pid)]
+    going = [thread for thread in threads if thread is not None and not thread.is_zombie]
+    if not going:
+        return process
+    return process._replace(is_zombie=False, rss_mb=going[0].rss_mb)
+
+
+def tasks(pid: int) -> list[str]:
+    """Folders of its threads; none if it is gone."""
+    folder = f"/proc/{pid}/task"
     try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        return [f"{folder}/{thread}" for thread in os.listdir(folder)]
+    except OSError:
+        return []
+
+
+def _read(path: str, pid: int) -> "Process | None":
+    try:
+        with open(path, "rb", buffering=0) as file:
             text = file.read(1024)
     except OSError:
         return None
@@ -80,13 +104,13 @@ class Family:
         if _capabilities() >> _CAP_KILL & 1:
             return False
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        return all(pid == self._runner or _owner(pid) != self._uid for pid in pids)
+        return all(pid == self._runner or owner(pid) != self._uid for pid in pids)
 
     def members(self) -> list[Process]:
         """Those alive, and zombies."""
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         if not self._owns_pids and self._owns_uid:
-            pids = [pid for pid in pids if _owner(pid) == self._uid]
+            pids = [pid for pid in pids if owner(pid) == self._uid]
         found = [process for pid in pids if pid != self._runner and (process := read(pid))]
         return found if self._owns_pids or self._owns_uid else self._descendants(found)
 
@@ -150,7 +174,7 @@ def reap(spared: int | None = None) -> None:
 def num_threads_of_user() -> int:
     """Threads of this user, in the sandbox and beside it."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    mine = [process for pid in pids if _owner(pid) == os.getuid() and (process := read(pid))]
+    mine = [process for pid in pids if owner(pid) == os.getuid() and (process := read(pid))]
     return sum(process.num_threads for process in mine)
 
 
@@ -160,7 +184,8 @@ def _capabilities() -> int:
     return int(line.split()[1], 16)
 
 
-def _owner(pid: int) -> int:
+def owner(pid: int) -> int:
+    """Its uid; -1 if it is gone."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             line = next(line for line in file if line.startswith(b"Uid:"))
