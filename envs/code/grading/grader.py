@@ -24,7 +24,7 @@ from agentgym.envs.code.grading.judging import (
     verdict_of,
     verdicts_of,
 )
-from agentgym.envs.code.grading.planning import AnyTest, Plan, limits_for, plan, spec_for
+from agentgym.envs.code.grading.planning import AnyTest, Plan, limits_for, planned, spec_for
 from agentgym.envs.code.grading.proxies import Session, play
 from agentgym.envs.code.grading.questions import Check
 from agentgym.envs.code.grading.tests import CallTest, StdioTest
@@ -206,7 +206,7 @@ async def grade(
         ConfigError: there are no tests, or some that cannot be run; whatever the program is.
         SandboxError: the infrastructure failed; the program has no score.
     """
-    plans = plan(tests := tuple(tests))
+    plans = await planned(tests := tuple(tests))
     if program is None or not program.strip():
         nothing = TestResult(False, Outcome.ERROR, "there is no program")
         return Graded(results=(nothing,) * len(plans))

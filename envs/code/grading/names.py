@@ -28,6 +28,7 @@ class Statement(NamedTuple):
     defines: frozenset[str]
     """Names it binds, or whose objects it may change."""
     uses: frozenset[str]
+    """With those that it changes rather than binds."""
     of_program: bool
     """Whether it has to run beside the program."""
     always: bool = False
@@ -128,7 +129,7 @@ class Scope:
             wanted = bool(statement.defines & needed) or (of_program and statement.always)
             if wanted and (of_program or not statement.of_program):
                 found.append(statement)
-                needed |= statement.uses
+                needed = (needed - statement.defines) | statement.uses
         return found[::-1]
 
 

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from agentgym.envs.code.grading.asserts import rewrite
@@ -11,6 +12,7 @@ from agentgym.envs.code.grading.proxies import Proxied, prepare
 from agentgym.envs.code.grading.questions import Check
 from agentgym.envs.code.grading.tests import AssertTest, CallTest, StdioTest
 from agentgym.errors import ConfigError
+from agentgym.threads import in_thread
 from agentgym.tools.sandbox.base import Call, Case, Expression, SandboxSpec, Script
 from agentgym.tools.sandbox.limits import Limits
 
@@ -38,6 +40,11 @@ class Plan(NamedTuple):
         return [question_of(check) for check in self.checks]
 
 
+async def planned(tests: Sequence[AnyTest], *, modules: Sequence[str] = ()) -> list[Plan]:
+    """`plan`, in a thread: code of many tests takes seconds to be rewritten."""
+    return await in_thread(lambda: plan(tests, modules=modules))
+
+
 def plan(tests: Sequence[AnyTest], *, modules: Sequence[str] = ()) -> list[Plan]:
     """A plan per test.
 
@@ -56,8 +63,12 @@ def plan(tests: Sequence[AnyTest], *, modules: Sequence[str] = ()) -> list[Plan]
 
 
 def _plan_one(test: AnyTest, modules: Sequence[str]) -> Plan:
-    if not isinstance(test, AssertTest):
-        return Plan(test)
+    return _plan_code(test, tuple(modules)) if isinstance(test, AssertTest) else Plan(test)
+
+
+@lru_cache(maxsize=512)
+def _plan_code(test: AssertTest, modules: tuple[str, ...]) -> Plan:
+    """Rewritten once for all programs that are graded by it."""
     try:
         return Plan(test, checks=tuple(rewrite(test, modules=modules)))
     except NotRewritable as reason:

@@ -18,7 +18,27 @@ from agentgym.envs.code.grading.names import (
     source_of,
 )
 
-_MATERIALISERS = {"list", "tuple", "set", "frozenset", "sorted", "dict", "next"}
+_MATERIALISERS = frozenset(
+    [
+        "bytes",
+        "dict",
+        "float",
+        "frozenset",
+        "int",
+        "len",
+        "list",
+        "max",
+        "min",
+        "next",
+        "repr",
+        "set",
+        "sorted",
+        "str",
+        "sum",
+        "tuple",
+    ]
+)
+"""Make plain data of an object, and are told nothing of what is expected."""
 _OPAQUE = (
     ast.Lambda,
     ast.ListComp,

@@ -11,7 +11,7 @@ from random import Random
 
 from agentgym.envs.code.grading.folding import as_source
 from agentgym.envs.code.grading.grader import Graded, Grading
-from agentgym.envs.code.grading.planning import AnyTest, limits_for, plan, spec_for
+from agentgym.envs.code.grading.planning import AnyTest, limits_for, planned, spec_for
 from agentgym.envs.code.grading.tests import AssertTest
 from agentgym.errors import ConfigError
 from agentgym.tools.sandbox.base import SandboxProvider
@@ -47,7 +47,7 @@ async def grade_workspace(
     """
     kept = _kept(files, tests)
     records: list[AnyTest] = [AssertTest(source=source) for source in _sources(tests)]
-    plans = plan(records, modules=_modules(kept, tests, packages))
+    plans = await planned(records, modules=_modules(kept, tests, packages))
     grading = Grading(
         provider=provider,
         spec=spec_for(limits, packages),

@@ -132,6 +132,11 @@ def test_a_verdict_is_that_of_the_assert_itself(x: Any, y: Any, given: Any, form
         ("assert f(1) is None", "def f(x): pass", [True]),
         ("assert f(1) is True", "def f(x): return 1", [False]),
         ("assert f(1) is not None", "def f(x): pass", [False]),
+        ("assert str(f(1)) == '0.5'", "from decimal import Decimal\n"
+         "def f(x): return Decimal(x) / 2", [True]),
+        ("assert len(f(3)) == 3", "from collections import deque\n"
+         "def f(n): return deque(range(n))", [True]),
+        ("assert sum(map(int, f(3))) == 3", "def f(n): return '12'", [None]),
         ("assert f(2) in (1, 2)", "def f(x): return x", [True]),
         ("assert 1 < f(2)", "def f(x): return x", [True]),
         ("assert f(2) > 1", "def f(x): return 'a'", [False]),
@@ -177,6 +182,14 @@ def test_forms_are_followed(source: str, program: str, verdicts: list[bool] | No
         return
 
     assert [judged(check, program) for check in checks(source)] == verdicts
+
+
+def test_a_variable_that_is_bound_anew_is_asked_once():
+    """A loop of a thousand tests would call the program half a million times."""
+    found = checks("for x, y in [(1, 2), (3, 4), (5, 6)]:\n    r = f(x)\n    assert r == y")
+
+    assert [check.setup for check in found] == ["r = f(1)", "r = f(3)", "r = f(5)"]
+    assert [check.judgement for check in found] == ["_v0 == 2", "_v0 == 4", "_v0 == 6"]
 
 
 def test_a_name_of_the_program_may_be_that_of_a_builtin():
