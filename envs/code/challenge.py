@@ -1,17 +1,17 @@
 """What a task asks and is tested with, read from its data."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from agentgym.envs.code.formats import assembled, problem_of
 from agentgym.envs.code.grading import AssertTest, CallTest, StdioTest, read_tests
 from agentgym.trajectory import Task
 
 Test = StdioTest | CallTest | AssertTest
-_TEXTS = ("statement", "starter", "preamble", "entry", "harness", "solution")
+_TEXTS = ("starter", "preamble", "entry", "harness", "solution")
 _MAX_SHOWN = 1000
+USE_OBJECT = "use_object"
+"""Function of the harness that makes an object and calls its methods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +49,22 @@ def challenge_of(task: Task) -> Challenge:
     data = task.data
     if not {"statement", "public_tests", "hidden_tests"} <= data.keys():
         data = problem_of(data).task_data()
-    texts = {name: data[name] for name in _TEXTS if data.get(name)}
+    texts = {name: str(data[name]) for name in _TEXTS if data.get(name)}
     return Challenge(
-        public=read_tests(data["public_tests"]), hidden=read_tests(data["hidden_tests"]), **texts
+        statement=str(data["statement"]),
+        public=read_tests(data["public_tests"]),
+        hidden=read_tests(data["hidden_tests"]),
+        **texts,
     )
 
 
-def example_of(test: Test, data: Mapping[str, Any]) -> str:
+def example_of(test: Test) -> str:
     """A public test as the policy reads it."""
     if isinstance(test, StdioTest):
         text = f"input {json.dumps(test.stdin)} prints {json.dumps(test.expected)}"
     elif isinstance(test, AssertTest):
         text = "\n".join(filter(None, (test.setup, test.source)))
-    elif data.get("kind") == "class":
+    elif test.function == USE_OBJECT:
         text = _use_of(test)
     else:
         named = [f"{name}={value!r}" for name, value in test.kwargs.items()]

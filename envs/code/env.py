@@ -102,7 +102,7 @@ class CodeEnv(ToolEnv):
         """
         challenge = challenge_of(self.episode.task)
         graded = await self._verdict_on(program, challenge, hidden=False)
-        return told(challenge, graded.public, self.episode.task.data)
+        return told(challenge, graded.public)
 
     def tasks(self, split: str = "train") -> TaskSet:
         """The file's problems, or endless ones by index; none is in both splits."""
@@ -112,7 +112,7 @@ class CodeEnv(ToolEnv):
 
     def prompt(self, task: Task) -> str:
         challenge = challenge_of(task)
-        examples = [example_of(test, task.data) for test in challenge.public]
+        examples = [example_of(test) for test in challenge.public]
         shown = ["Examples:", *(f"- {example}" for example in examples)] if examples else []
         if challenge.starter and challenge.starter.strip() not in challenge.statement:
             shown += ["Begin from this code:", fenced(challenge.starter)]

@@ -22,6 +22,7 @@ from agentgym.envs.code.bank import (
     programs,
 )
 from agentgym.envs.code.bank.base import NUM_PUBLIC, Kind, Sketch, Variant, vary
+from agentgym.envs.code.challenge import USE_OBJECT
 from agentgym.envs.code.formats import CodeProblem
 from agentgym.envs.levels import SPLITS, Problem, split_of
 from agentgym.envs.taskset import TaskSet
@@ -35,9 +36,9 @@ LEVELS = {
     4: "classes that keep something between calls",
     5: "problems that need an idea",
 }
-HARNESS = """
+HARNESS = f"""
 
-def use_object(make, arguments, calls):
+def {USE_OBJECT}(make, arguments, calls):
     made = globals()[make](*arguments)
     return [getattr(made, method)(*rest) for method, *rest in calls]
 """
@@ -109,7 +110,7 @@ def test_of(kind: Kind, entry: str, given: Any, expected: Any) -> dict[str, Any]
     if kind == "function":
         return {"kind": "call", "function": entry, "args": given, "expected": expected}
     args = [entry, *given]
-    return {"kind": "call", "function": "use_object", "args": args, "expected": expected}
+    return {"kind": "call", "function": USE_OBJECT, "args": args, "expected": expected}
 
 
 def problems_of_split(problems: Sequence[CodeProblem], split: str) -> TaskSet:

@@ -1,6 +1,6 @@
 """What a program earns: how it does on the tests that are shown, then on those that are not.
 
-A program that runs out of time on every public test is not tried on the others: it fails them.
+A program that runs out of time on the first public test is not tried on the others: it fails them.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Verdict:
 
 NOTHING = Verdict(has_program=False)
 """On an answer without a program."""
-_NOT_TRIED = TestResult(False, Outcome.CPU_LIMIT, "not tried: every public test ran out of time")
+_NOT_TRIED = TestResult(False, Outcome.CPU_LIMIT, "not tried: the first test ran out of time")
 
 
 def _share(results: tuple[TestResult, ...]) -> float:
@@ -87,9 +87,14 @@ async def verdict_on(
         graded = await grade(provider, whole, tests, limits=spec.limits, packages=spec.packages)
         return graded.results
 
-    public = await results(challenge.public)
     if not hidden:
-        return Verdict(public=public)
-    if public and all(result.outcome in _OUT_OF_TIME for result in public):
-        return Verdict(public=public, hidden=(_NOT_TRIED,) * len(challenge.hidden))
-    return Verdict(public=public, hidden=await results(challenge.hidden))
+        return Verdict(public=await results(challenge.public))
+    shown = len(challenge.public)
+    every = (*challenge.public, *challenge.hidden)
+    first = await results(every[: min(1, shown)])
+    if first and first[0].outcome in _OUT_OF_TIME:
+        others = (_NOT_TRIED,) * (len(every) - 1)
+    else:
+        others = await results(every[len(first) :])
+    every_result = (*first, *others)
+    return Verdict(public=every_result[:shown], hidden=every_result[shown:])

@@ -131,6 +131,14 @@ async def test_a_program_that_never_ends_is_not_tried_on_every_test():
     assert "cpu_limit" in info["report"]["grade"]["first_failure"]
 
 
+async def test_a_program_that_is_slow_on_one_hidden_test_loses_that_one():
+    env = make(limits={"cpu_s": 0.2})
+    program = "def double(x):\n    while x == 10: pass\n    return 2 * x"
+    _, info = await play(env, DOUBLE, fenced(program))
+
+    assert info["rewards"] == ALL | {"passed": 0.75}
+
+
 async def test_the_tools_tell_of_the_examples_only():
     env = make()
     calls = [
