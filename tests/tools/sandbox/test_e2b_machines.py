@@ -310,7 +310,7 @@ async def test_nothing_is_left_when_the_process_ends(service: StandIn, how: str)
     assert await asyncio.to_thread(process.stdout.readline) == "open\n"
     if how == "wait":
         process.send_signal(signal.SIGINT)
-    await asyncio.to_thread(process.wait, 20)
+    await asyncio.to_thread(process.wait, 60)
 
     assert len(service.created) == 2
     assert not service.running
@@ -324,7 +324,7 @@ async def test_a_forked_child_leaves_its_parents_machines_alone(service: StandIn
     ran = len(service.running)
     process.stdin.write("\n")
     process.stdin.close()
-    await asyncio.to_thread(process.wait, 20)
+    await asyncio.to_thread(process.wait, 60)
 
     assert ran == 2
     assert not service.running
@@ -336,6 +336,6 @@ async def test_a_killed_process_leaves_machines_that_end_by_themselves(service: 
     process = leave(service, "wait")
     assert await asyncio.to_thread(process.stdout.readline) == "open\n"
     os.kill(process.pid, signal.SIGKILL)
-    await asyncio.to_thread(process.wait, 20)
+    await asyncio.to_thread(process.wait, 60)
 
     assert [asked["timeout"] for asked in service.created] == [300, 300]
