@@ -18,6 +18,7 @@ def state(pid):
     return (
         os.getpriority(PRIO_PROCESS, pid),
         os.sched_getscheduler(pid),
+        syscall("ioprio_get", 1, pid),
         sorted(os.sched_getaffinity(pid)),
         open(f"/proc/{pid}/oom_score_adj").read(),
         open(f"/proc/{pid}/limits").read(),

@@ -30,10 +30,12 @@ from decoy_kit import Decoys
 
 from agentgym.tools.sandbox import choose
 from agentgym.tools.sandbox.base import ExecResult, Sandbox, SandboxProvider, SandboxSpec, Script
+from agentgym.tools.sandbox.landlock import LandlockLauncher
 from agentgym.tools.sandbox.provider import LocalProvider
 from agentgym.tools.sandbox.settings import SandboxSettings
 
 FOLDER = Path(__file__).parents[1] / "attacks"
+OLD_LANDLOCK = "landlock of Linux 6.7"
 LONGEST_S = 10.0
 """A call is stopped well before this, and what lingers on purpose lingers for longer."""
 
@@ -214,6 +216,8 @@ def backend(name: str) -> SandboxProvider:
     """
     if name == "bare":
         return BareProvider()
+    if name == OLD_LANDLOCK:
+        return LocalProvider(LandlockLauncher(abi=4), warm=0)
     reasons = []
     for launcher in choose.launchers(SandboxSettings(backend=name)):
         failed = [probe for probe in launcher.probes() if not probe.ok]

@@ -23,8 +23,8 @@ from agentgym.tools.sandbox.base import (
 )
 from agentgym.tools.sandbox.limits import Limits
 
-TIMEOUT_S = 3.0
-LONGEST_S = 10.0
+TIMEOUT_S = 6.0
+LONGEST_S = 7.0
 SUPERVISOR = """
 import subprocess, sys
 try:

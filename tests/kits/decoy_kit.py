@@ -304,6 +304,9 @@ class Servers:
             return
         client, _ = server.accept()
         with client:
+            client.settimeout(0.2)
+            with suppress(TimeoutError):
+                client.recv(100)
             client.sendall(self._secret)
 
 

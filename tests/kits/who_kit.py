@@ -22,6 +22,9 @@ class Who(NamedTuple):
     """`None`: whoever runs the tests."""
     contained: bool = False
 
+    def __str__(self) -> str:
+        return self.name
+
     def command(self, words: Sequence[str]) -> list[str]:
         """Python runs these words as this user.
 
