@@ -38,8 +38,8 @@ def _processes(sandbox: LocalSandbox) -> list[int]:
     return [launcher, *(process.pid for process in descendants(launcher))]
 
 
-async def _until_restarted(sandbox: LocalSandbox) -> None:
-    while sandbox._connection is None or not sandbox._connection.is_alive:  # noqa: ASYNC110
+async def _until_restarted(sandbox: LocalSandbox, first: object) -> None:
+    while sandbox._connection in (None, first):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
@@ -92,8 +92,9 @@ async def test_a_sandbox_that_dies_twice_was_killed_by_the_code(sandbox: LocalSa
     """A model must not be able to choose infrastructure as its fate."""
     killing = [_kill_after(0.2, sandbox, RUNNER), _kill_after(0.2, sandbox, RUNNER)]
     call = asyncio.create_task(sandbox.run_cell("import time\ntime.sleep(5)"))
+    first = sandbox._connection
     await killing[0]
-    await _until_restarted(sandbox)
+    await _until_restarted(sandbox, first)
     await killing[1]
     result = await call
 
