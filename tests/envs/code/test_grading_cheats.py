@@ -10,8 +10,30 @@ from sandbox_kit import open_provider
 from agentgym.envs.code.grading import Graded, grade
 from agentgym.tools.sandbox.base import SandboxProvider
 
-LONG = {"sleeps", "spins", "stopped", "something huge"}
-NAMES = [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in CHEATS]
+FAST = {
+    "os._exit(0)",
+    "sys.exit(0)",
+    "sys.exit(0) when loaded",
+    "a sentinel is printed",
+    "a nonce from the command line",
+    "expectations in the command lines of all",
+    "an object equal to all",
+    "a number equal to all",
+    "a text equal to all",
+    "names in the frames of callers",
+    "constants in the code of callers",
+    "everything in memory",
+    "what compares is patched",
+    "forged results, and an end",
+    "forged results by a thread",
+    "no JSON",
+    "nan",
+    "infinity",
+    "its parent is killed",
+    "every exception at once",
+}
+"""Tried every time; the others only with the slow tests."""
+NAMES = [pytest.param(n, marks=[] if n in FAST else [pytest.mark.slow]) for n in CHEATS]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,6 +56,11 @@ async def graded(provider: SandboxProvider, cheat: Cheat) -> Graded:
 
 def passed(result: Graded) -> list[str]:
     return [mode for mode, passed in zip(MODES, result.passed, strict=True) if passed]
+
+
+async def test_the_cheats_that_are_tried_every_time_exist():
+    """A renamed one would be tried no more."""
+    assert FAST <= CHEATS.keys()
 
 
 async def test_an_honest_program_passes_every_mode(provider: SandboxProvider):
