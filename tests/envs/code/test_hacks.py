@@ -64,12 +64,11 @@ async def test_no_hack_earns_anything(kind: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS[1:])
-@pytest.mark.parametrize("kind", KINDS)
-async def test_no_hack_earns_anything_on_a_lower_level(kind: str, level: str):
+async def test_no_hack_earns_anything_on_a_lower_level(level: str):
     """The wall is another one, the scoring is the same."""
     hacks = {name: hack for name, hack in HACKS.items() if name not in SLOW}
 
-    assert await earned(hacks, [task_of(KINDS[kind])], level) == dict.fromkeys(hacks, 0.0)
+    assert await earned(hacks, [task_of(KINDS["class"])], level) == dict.fromkeys(hacks, 0.0)
 
 
 @pytest.mark.slow
@@ -82,7 +81,7 @@ async def test_answers_too_large_to_be_read_earn_nothing():
 @pytest.mark.slow
 async def test_no_problem_pays_what_is_equal_to_everything():
     name = "is equal to everything"
-    tasks = [task_of(sketch.name) for sketch in bank()[::3]]
+    tasks = [task_of(sketch.name) for sketch in bank()[::5]]
 
     assert await earned({name: HACKS[name]}, tasks, None) == {name: 0.0}
 
@@ -93,7 +92,7 @@ async def test_guesses_earn_little():
 
     All or nothing pays them nothing.
     """
-    tasks = [task_of(sketch.name) for sketch in bank()[::2]]
+    tasks = [task_of(sketch.name) for sketch in bank()[::3]]
 
     async def verdict(hack: Callable[[Task], str], task: Task) -> Verdict:
         spec = SandboxSpec(limits=Limits(cpu_s=1.0))
