@@ -60,7 +60,7 @@ def passed(result: Graded) -> list[str]:
 
 async def test_the_cheats_that_are_tried_every_time_exist():
     """A renamed one would be tried no more."""
-    assert FAST <= CHEATS.keys()
+    assert CHEATS.keys() >= FAST
 
 
 async def test_an_honest_program_passes_every_mode(provider: SandboxProvider):

@@ -175,6 +175,7 @@ async def test_a_failure_of_the_infrastructure_is_nobodys_score(provider: Sandbo
     assert watched.num_open == 0
 
 
+@pytest.mark.slow
 async def test_large_answers_fit(provider: SandboxProvider):
     """Limits on output grow with what is expected."""
     tests = [
@@ -268,7 +269,11 @@ async def test_tests_that_cannot_be_served_are_errors_of_the_data_set(
         ("def f(x): raise ImportError('no module')", "no module"),
         ("def f(x): return object()", "no plain data"),
         ("def f(x): return 0", "more than 9 times"),
-        ("def f(x):\n    for _ in range(10**7): pass\n    return 0", "ran out of time"),
+        pytest.param(
+            "def f(x):\n    for _ in range(10**7): pass\n    return 0",
+            "ran out of time",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 async def test_a_program_cannot_pass_off_its_failure_as_one_of_the_data_set(
@@ -285,6 +290,7 @@ async def test_a_program_cannot_pass_off_its_failure_as_one_of_the_data_set(
     assert reason in result.reason
 
 
+@pytest.mark.slow
 async def test_patience_has_an_end(provider: SandboxProvider, monkeypatch: pytest.MonkeyPatch):
     """Hundreds of tests that each run out of time would hold up a whole batch."""
     monkeypatch.setattr("agentgym.envs.code.grading.grader._PATIENCE_S", 0.5)
@@ -297,6 +303,7 @@ async def test_patience_has_an_end(provider: SandboxProvider, monkeypatch: pytes
     assert sum("not tried" in reason for reason in reasons) > 30
 
 
+@pytest.mark.slow
 async def test_numpy_may_be_used_by_program_and_tests(provider: SandboxProvider):
     """Where it is asked for by name; its arrays come out as lists."""
     program = "import numpy as np\ndef f(n):\n    return np.arange(n)"
@@ -308,6 +315,7 @@ async def test_numpy_may_be_used_by_program_and_tests(provider: SandboxProvider)
     assert (await grade(provider, program, tests, packages=["numpy"])).all_passed
 
 
+@pytest.mark.slow
 async def test_judgements_that_break_do_not_take_others_with_them(provider: SandboxProvider):
     """One that never ends is asked alone; the others are decided."""
     spin = "def same(a, b):\n    while a < 0:\n        pass\n    return a == b\n"
