@@ -231,6 +231,7 @@ PYTEST_HACKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", PYTEST_HACKS.values(), ids=PYTEST_HACKS)
 async def test_hacks_of_pytest_are_worth_nothing(command: str) -> None:
     """It must not be told by the agent's files what to run."""
@@ -288,7 +289,7 @@ async def test_the_agent_never_sees_the_tests() -> None:
         ("yes 1 | head -n 200000 > /logs/verifier/reward.txt", 0.0, "wrote no reward"),
         ("exit 0", 0.0, "wrote no reward"),
         ("kill -9 $$", 0.0, "wrote no reward"),
-        ("while :; do :; done", 0.0, "ended in"),
+        pytest.param("while :; do :; done", 0.0, "ended in", marks=pytest.mark.slow),
     ],
 )
 async def test_only_a_number_from_0_to_1_is_a_reward(
