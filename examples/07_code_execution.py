@@ -10,8 +10,8 @@ import asyncio
 
 from agentgym.envs.code import CodeEnv
 from agentgym.envs.code.grading import grade, read_tests
+from agentgym.tools.sandbox import Limits, SandboxSpec
 from agentgym.tools.sandbox.lazy import LazySandbox
-from agentgym.tools.sandbox.limits import Limits
 from agentgym.tools.sandbox.shared import shared_provider
 from agentgym.trajectory import Task
 
@@ -36,7 +36,9 @@ async def graded() -> None:
     """What each program is worth."""
     provider = await shared_provider()
     for name, program in PROGRAMS.items():
-        found = await grade(provider, program, read_tests(TESTS), limits=Limits(cpu_s=0.5))
+        found = await grade(
+            provider, program, read_tests(TESTS), spec=SandboxSpec(limits=Limits(cpu_s=0.5))
+        )
         reason = next((result.reason for result in found.results if not result.passed), "")
         print(f"{name}: {found.fraction:.2f} {reason}")
 

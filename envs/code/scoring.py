@@ -6,11 +6,10 @@ A program that runs out of time on the first public test is not tried on the oth
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.envs.code.challenge import Challenge, Test
+from agentgym.envs.code.challenge import Challenge
 from agentgym.envs.code.grading import TestResult, grade
 from agentgym.tools.sandbox.base import Outcome, SandboxProvider, SandboxSpec
 
-_OUT_OF_TIME = frozenset({Outcome.CPU_LIMIT, Outcome.WALL_TIMEOUT})
 _MAX_REASON = 200
 
 
@@ -51,7 +50,6 @@ class Verdict:
 
 NOTHING = Verdict(has_program=False)
 """On an answer without a program."""
-_NOT_TRIED = TestResult(False, Outcome.CPU_LIMIT, "not tried: the first test ran out of time")
 
 
 def _share(results: tuple[TestResult, ...]) -> float:
@@ -80,21 +78,10 @@ async def verdict_on(
         ConfigError: the tests cannot be run.
     """
 
-    async def results(tests: tuple[Test, ...]) -> tuple[TestResult, ...]:
-        if not tests:
-            return ()
-        whole = challenge.whole(program)
-        graded = await grade(provider, whole, tests, limits=spec.limits, packages=spec.packages)
-        return graded.results
-
-    if not hidden:
-        return Verdict(public=await results(challenge.public))
     shown = len(challenge.public)
-    every = (*challenge.public, *challenge.hidden)
-    first = await results(every[: min(1, shown)])
-    if first and first[0].outcome in _OUT_OF_TIME:
-        others = (_NOT_TRIED,) * (len(every) - 1)
-    else:
-        others = await results(every[len(first) :])
-    every_result = (*first, *others)
-    return Verdict(public=every_result[:shown], hidden=every_result[shown:])
+    tests = (*challenge.public, *challenge.hidden) if hidden else challenge.public
+    if not tests:
+        return Verdict()
+    whole = challenge.whole(program)
+    graded = await grade(provider, whole, tests, spec=spec, gate=min(1, shown))
+    return Verdict(public=graded.results[:shown], hidden=graded.results[shown:])

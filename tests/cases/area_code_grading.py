@@ -21,6 +21,7 @@ from agentgym.envs.code.grading import (
 from agentgym.errors import ConfigError
 from agentgym.rewards.formats import think_answer
 from agentgym.rewards.math import grade as same_answer
+from agentgym.tools.sandbox.base import SandboxSpec
 from agentgym.tools.sandbox.limits import Limits
 from agentgym.tools.sandbox.shared import shared_provider
 
@@ -49,9 +50,7 @@ def _program(case: Case) -> Mapping[str, Any]:
 
     async def graded() -> Graded:
         provider = await shared_provider()
-        return await grade(
-            provider, code, tests, limits=_limits(case), packages=case.get("packages") or ()
-        )
+        return await grade(provider, code, tests, spec=_spec(case))
 
     return _said(asyncio.run(graded()))
 
@@ -62,7 +61,7 @@ def _workspace(case: Case) -> Mapping[str, Any]:
     async def graded() -> Graded:
         provider = await shared_provider()
         tests = dict(case["true_tests"])
-        return await grade_workspace(provider, files, tests, limits=_limits(case))
+        return await grade_workspace(provider, files, tests, limits=_spec(case).limits)
 
     return _said(asyncio.run(graded()))
 
@@ -118,9 +117,10 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _limits(case: Case) -> Limits:
+def _spec(case: Case) -> SandboxSpec:
     given = {field: case[key] for key, field in _LIMITS.items() if key in case}
-    return replace(Limits(cpu_s=2.0), **given)
+    limits = replace(Limits(cpu_s=2.0), **given)
+    return SandboxSpec(limits=limits, packages=tuple(case.get("packages") or ()))
 
 
 def _text(case: Case, key: str) -> Any:

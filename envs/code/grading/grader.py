@@ -104,6 +104,8 @@ class Grading:
     spec: SandboxSpec
     limits: Limits | None
     random: Random
+    gate: int = 0
+    """Tests that are tried first; where one of them runs out of time, no other is tried."""
 
     async def run(self, program: str, plans: Sequence[Plan]) -> Graded:
         """Grade a program.
@@ -118,17 +120,28 @@ class Grading:
             for number, case in enumerate(plans[index].cases)
         ]
         self.random.shuffle(jobs)
+        first = [job for job in jobs if job.index < self.gate]
+        others = [job for job in jobs if job.index >= self.gate]
         async with self._opened() as sandbox:
-            await self._ask(sandbox, program, jobs)
+            in_time = await self._ask(sandbox, program, first)
+            await self._ask(sandbox, program, others, patience_s=_PATIENCE_S if in_time else 0.0)
             played = await self._judge(sandbox, program, plans, jobs)
         results = [_result_of(i, p, jobs, played.get(i)) for i, p in enumerate(plans)]
         is_partial = any(each.proxied for each in plans)
         resistance: Literal["full", "partial"] = "partial" if is_partial else "full"
         return Graded(results=tuple(results), tamper_resistance=resistance)
 
-    async def _ask(self, sandbox: Sandbox, program: str, jobs: list[_Job]) -> None:
+    async def _ask(
+        self,
+        sandbox: Sandbox,
+        program: str,
+        jobs: list[_Job],
+        *,
+        patience_s: float = _PATIENCE_S,
+    ) -> bool:
+        """Get the answers to jobs; whether all came in time."""
         pending, size, spent_s = list(jobs), _CHUNK, 0.0
-        while pending and spent_s < _PATIENCE_S:
+        while pending and spent_s < patience_s:
             now, pending = pending[:size], pending[size:]
             cases = [job.case for job in now]
             results = await sandbox.run_tests(program, cases, limits=self.limits)
@@ -139,6 +152,7 @@ class Grading:
             size = 1 if waited_s else 2 * size
         for job in pending:
             job.verdict = Verdict(False, _GIVEN_UP, Outcome.CPU_LIMIT)
+        return not spent_s and not pending
 
     async def _judge(
         self, sandbox: Sandbox, program: str, plans: Sequence[Plan], jobs: list[_Job]
@@ -188,8 +202,8 @@ async def grade(
     program: str | None,
     tests: Iterable[AnyTest],
     *,
-    limits: Limits | None = None,
-    packages: Sequence[str] = (),
+    spec: SandboxSpec | None = None,
+    gate: int = 0,
     seed: int | None = None,
 ) -> Graded:
     """Grade a program by its tests.
@@ -198,8 +212,9 @@ async def grade(
         provider: where sandboxes come from; one or two are opened, and closed again.
         program: its source; `None` or blank passes nothing.
         tests: of one problem; their order is shuffled.
-        limits: of every run.
-        packages: distributions that program and tests may import beside the standard library.
+        spec: limits of every run, and what program and tests may import.
+        gate: how many tests are tried before the others, which fail untried if one of these runs
+            out of time.
         seed: of the shuffle; another order every time if left out.
 
     Raises:
@@ -212,9 +227,10 @@ async def grade(
         return Graded(results=(nothing,) * len(plans))
     grading = Grading(
         provider=provider,
-        spec=spec_for(limits, packages),
-        limits=limits_for(tests, limits),
+        spec=spec_for(spec or SandboxSpec()),
+        limits=limits_for(tests, None if spec is None else spec.limits),
         random=Random(seed),
+        gate=gate,
     )
     return await grading.run(program, plans)
 

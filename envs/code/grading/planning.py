@@ -101,10 +101,9 @@ def _GUARD(question):
 """
 
 
-def spec_for(limits: Limits | None, packages: Sequence[str]) -> SandboxSpec:
+def spec_for(spec: SandboxSpec) -> SandboxSpec:
     """What program and judges get; packages that take long to import are there beforehand."""
-    preload = tuple(name for name in packages if name in _SLOW_IMPORTS)
-    return SandboxSpec(limits=limits or Limits(), packages=tuple(packages), preload=preload)
+    return replace(spec, preload=tuple(name for name in spec.packages if name in _SLOW_IMPORTS))
 
 
 def limits_for(tests: Sequence[AnyTest], limits: Limits | None) -> Limits | None:

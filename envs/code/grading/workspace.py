@@ -14,7 +14,7 @@ from agentgym.envs.code.grading.grader import Graded, Grading
 from agentgym.envs.code.grading.planning import AnyTest, limits_for, planned, spec_for
 from agentgym.envs.code.grading.tests import AssertTest
 from agentgym.errors import ConfigError
-from agentgym.tools.sandbox.base import SandboxProvider
+from agentgym.tools.sandbox.base import SandboxProvider, SandboxSpec
 from agentgym.tools.sandbox.limits import Limits
 
 _SHADOWS = frozenset({"sitecustomize.py", "usercustomize.py", "conftest.py"})
@@ -50,7 +50,7 @@ async def grade_workspace(
     plans = await planned(records, modules=_modules(kept, tests, packages))
     grading = Grading(
         provider=provider,
-        spec=spec_for(limits, packages),
+        spec=spec_for(SandboxSpec(limits=limits or Limits(), packages=tuple(packages))),
         limits=limits_for(records, limits),
         random=Random(seed),
     )

@@ -8,7 +8,7 @@ from cheat_kit import CHEATS, HONEST, LIMITS, MODES, WRONG, Cheat
 from sandbox_kit import open_provider
 
 from agentgym.envs.code.grading import Graded, grade
-from agentgym.tools.sandbox.base import SandboxProvider
+from agentgym.tools.sandbox.base import SandboxProvider, SandboxSpec
 
 FAST = {
     "os._exit(0)",
@@ -51,7 +51,9 @@ async def lower() -> AsyncIterator[SandboxProvider]:
 
 
 async def graded(provider: SandboxProvider, cheat: Cheat) -> Graded:
-    return await grade(provider, cheat.program, MODES.values(), limits=cheat.limits)
+    return await grade(
+        provider, cheat.program, MODES.values(), spec=SandboxSpec(limits=cheat.limits)
+    )
 
 
 def passed(result: Graded) -> list[str]:

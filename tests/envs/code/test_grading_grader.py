@@ -191,7 +191,9 @@ async def test_the_reason_says_how_a_program_ended(provider: SandboxProvider):
     """So that a record tells a wrong answer from a crash and a timeout."""
     program = "def f(x):\n    if x: raise KeyError('here')\n    while True: pass\n"
     tests = [CallTest(function="f", args=(x,), expected=1) for x in (1, 0)]
-    crash, spin = (await grade(provider, program, tests, limits=Limits(cpu_s=0.3))).results
+    crash, spin = (
+        await grade(provider, program, tests, spec=SandboxSpec(limits=Limits(cpu_s=0.3)))
+    ).results
 
     assert crash.outcome is Outcome.ERROR
     assert crash.reason == "error: KeyError: 'here'"
@@ -283,7 +285,12 @@ async def test_a_program_cannot_pass_off_its_failure_as_one_of_the_data_set(
     monkeypatch.setattr("agentgym.envs.code.grading.proxies.MAX_CALLS", 9)
     source = "x = 0\nwhile f(x) == 0:\n    x += 1\nassert f(1) == 1"
     (result,) = (
-        await grade(provider, program, [AssertTest(source=source)], limits=Limits(cpu_s=0.5))
+        await grade(
+            provider,
+            program,
+            [AssertTest(source=source)],
+            spec=SandboxSpec(limits=Limits(cpu_s=0.5)),
+        )
     ).results
 
     assert not result.passed
@@ -312,7 +319,7 @@ async def test_numpy_may_be_used_by_program_and_tests(provider: SandboxProvider)
         AssertTest(source="import numpy as np\nassert np.array_equal(f(3), np.array([0, 1, 2]))"),
     ]
 
-    assert (await grade(provider, program, tests, packages=["numpy"])).all_passed
+    assert (await grade(provider, program, tests, spec=SandboxSpec(packages=("numpy",)))).all_passed
 
 
 @pytest.mark.slow
@@ -321,7 +328,9 @@ async def test_judgements_that_break_do_not_take_others_with_them(provider: Sand
     spin = "def same(a, b):\n    while a < 0:\n        pass\n    return a == b\n"
     checks = "\n".join(f"assert same(f({x}), {x})" for x in (1, -1, 2))
     tests = [AssertTest(source=spin + line) for line in checks.split("\n")]
-    result = await grade(provider, "def f(x): return x", tests, limits=Limits(cpu_s=0.3))
+    result = await grade(
+        provider, "def f(x): return x", tests, spec=SandboxSpec(limits=Limits(cpu_s=0.3))
+    )
 
     assert result.passed == (True, False, True)
 

@@ -27,7 +27,7 @@ HOSTILE_CELLS = [
     "while True: pass",
     "import os, signal\nos.kill(-1, signal.SIGKILL)",
     "import os\nos._exit(137)",
-    "import subprocess\n[subprocess.Popen(['sleep', '600'], start_new_session=True) for _ in 'abc']",
+    "import subprocess as s\n[s.Popen(['sleep', '600'], start_new_session=True) for _ in 'abc']",
     "open('/tmp/fill', 'wb').write(b'x' * 10**9)",
     "print('x' * 10**7)",
     "import time\ntime.sleep(600)",
