@@ -24,7 +24,7 @@ from agentgym.tools.sandbox.base import (
 from agentgym.tools.sandbox.limits import Limits
 
 TIMEOUT_S = 6.0
-LONGEST_S = 7.0
+LONGEST_S = 4.0
 SUPERVISOR = """
 import subprocess, sys
 try:

@@ -24,6 +24,8 @@ KIT = Path(__file__).parents[2] / "kits" / "attack_kit.py"
 BACKENDS = ("bwrap", "landlock")
 CORE = [attack.name for attack in ATTACKS if attack.core]
 EVERY = [attack.name for attack in ATTACKS]
+LONG = ("b12_inodes", "b13_deep_tree", "b21_comm_spoof", "b22_hidden_memory", "b30_hidden_disk")
+"""Held off by the runner alone, whoever it runs as: left out in containers."""
 LEFTOVERS = "z_leftovers"
 ABSENT = "does not start here"
 
@@ -68,8 +70,9 @@ def test_a_level_that_holds_starts_here() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_attack_is_held_off(backend: str, who: Who) -> None:
     """Also as an ordinary user, and where namespaces are refused."""
+    attacks = [name for name in EVERY if not (who.contained and name in LONG)]
     try:
-        _check(who, backend, EVERY)
+        _check(who, backend, attacks)
     except LookupError as problem:
         pytest.skip(str(problem))
 
