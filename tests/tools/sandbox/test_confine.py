@@ -266,7 +266,9 @@ def test_without_its_rule_the_attack_succeeds(attack: Attack):
 
 
 @pytest.mark.skipif(KERNEL_ABI < landlock.SCOPES_SIGNALS, reason="this Landlock has no scopes")
-@pytest.mark.parametrize("attack", [a for a in ATTACKS if a.abi == PERMISSIVE_ABI], ids=str)
+@pytest.mark.parametrize(
+    "attack", [a for a in ATTACKS if a.abi == PERMISSIVE_ABI], ids=lambda attack: attack.name
+)
 def test_scopes_hold_where_the_filter_lets_signals_through(attack: Attack, decoys: Decoys):
     """A second wall behind rules that are left out."""
     assert harm(attack, decoys, Wall(without=attack.without)) == []
