@@ -144,8 +144,8 @@ class LocalSandbox:
 
     async def reset(self) -> None:
         """See `Sandbox`."""
-        self._past = []
         async with self._turn:
+            self._past = []
             await self._drop()
             await self._live()
 
@@ -239,20 +239,25 @@ class LocalSandbox:
 
         Raises:
             SandboxError: there is none to be had.
+            LostError: the sandbox died while that was done again, by which code can die late.
         """
-        if self._closed:
-            raise SandboxError("the sandbox has been closed")
+        self._refuse_if_closed()
         if self._connection is not None and self._connection.is_alive:
             return self._connection
         await self._drop()
-        self._connection = await self._connect(self._spec)
-        for past in self._past:
-            seconds = _timeout_s(past["limits"]["wall_s"])
-            try:
-                await self._connection.ask([past], 1, seconds, _ignore)
-            except LostError as error:
-                raise SandboxError(f"what was done before cannot be done again: {error}") from error
-        return self._connection
+        self._connection = connection = await self._connect(self._spec)
+        try:
+            self._refuse_if_closed()  # meanwhile
+            for past in self._past:
+                await connection.ask([past], 1, _timeout_s(past["limits"]["wall_s"]), _ignore)
+        except BaseException:
+            await asyncio.shield(self._drop())
+            raise
+        return connection
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise SandboxError("the sandbox has been closed")
 
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None

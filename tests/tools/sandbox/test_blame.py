@@ -105,6 +105,40 @@ async def test_a_sandbox_that_dies_twice_was_killed_by_the_code(sandbox: LocalSa
     assert (await sandbox.run_cell("1 + 1")).value == 2
 
 
+async def test_what_dies_while_it_is_done_again_was_killed_by_the_code(
+    sandbox: LocalSandbox,
+) -> None:
+    """Else a cell that dies by the clock, and only then, could choose infrastructure."""
+    await sandbox.run_cell("import time\ntime.sleep(0.5)")
+    call = asyncio.create_task(sandbox.run_cell("time.sleep(5)"))
+    first = sandbox._connection
+    await _kill_after(0.2, sandbox, RUNNER)
+    await _until_restarted(sandbox, first)
+    await _kill_after(0.2, sandbox, RUNNER)
+    result = await call
+
+    assert result.outcome is Outcome.LOST
+    assert result.blame == "code"
+    assert (await sandbox.run_cell("1 + 1")).value == 2
+
+
+async def test_a_call_cancelled_while_the_past_is_done_again_leaves_no_answer_behind(
+    sandbox: LocalSandbox,
+) -> None:
+    """The next call must not read what belongs to the past."""
+    await sandbox.run_cell("import time\nx = 5\ntime.sleep(0.5)\n'past'")
+    first = sandbox._connection
+    os.kill(_processes(sandbox)[RUNNER], signal.SIGKILL)
+    call = asyncio.create_task(sandbox.run_cell("x"))
+    await _until_restarted(sandbox, first)
+    await asyncio.sleep(0.2)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+    assert (await sandbox.run_cell("x + 1")).value == 6
+
+
 FORGERY = r"""
 import os
 for fd in range(200):

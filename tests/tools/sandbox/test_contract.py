@@ -223,6 +223,14 @@ async def test_only_regular_files_of_bounded_size_are_read(sandbox: Sandbox):
 # the end
 
 
+async def test_reset_forgets_a_call_that_was_still_running(sandbox: Sandbox):
+    call = asyncio.create_task(sandbox.run_cell("import time\nx = 1\ntime.sleep(0.3)"))
+    await asyncio.sleep(0.1)
+    await asyncio.gather(call, sandbox.reset())
+
+    assert (await sandbox.run_cell("'x' in globals()")).value is False
+
+
 async def test_reset_forgets_names_and_files(sandbox: Sandbox):
     await sandbox.run_cell("v = 1; open('left.txt', 'w').close()")
     await sandbox.reset()
