@@ -98,9 +98,10 @@ class Arena:
         finally:
             if sandbox is not self._shared:
                 await sandbox.close()
+            left = survivors(mark, wait_s=0.0)
+        harms += left
         if harms:
             await self.close()
-        harms += survivors(mark, wait_s=0.0)
         _clear_meeting_places(known["rendezvous"])
         if call_s > LONGEST_S:
             harms.append(f"the call took {call_s:.1f} s")

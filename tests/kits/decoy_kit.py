@@ -186,7 +186,8 @@ class Files:
     def close(self) -> None:
         for folder in self.folders:
             shutil.rmtree(folder, ignore_errors=True)
-        self._shm.unlink(missing_ok=True)
+        for path in self._shm.parent.glob(f"{self._shm.name}*"):
+            path.unlink()
 
     def _write(self) -> None:
         for path in self.secrets:
