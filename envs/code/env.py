@@ -24,7 +24,7 @@ from agentgym.messages import Message, assistant
 from agentgym.registry import TOOLS
 from agentgym.tools import Tool, tool
 from agentgym.tools.python import python_tool
-from agentgym.tools.sandbox.base import SandboxProvider, SandboxSpec
+from agentgym.tools.sandbox.base import SandboxProvider, SandboxSpec, isolation_of
 from agentgym.tools.sandbox.limits import Limits
 from agentgym.trajectory import Task
 
@@ -35,7 +35,7 @@ TOOL_SETS = {
     "files": ("list_files", "read_file", "write_file", "edit_file", "insert_lines"),
 }
 """What can be handed to the policy, by name: tools of the registry, or the env's own."""
-_GRADE = "grade"
+_GRADE, _SANDBOX = "grade", "sandbox"
 _CPU_S = 1.0
 _SYSTEM = (
     "Solve the task in Python. Your last message holds the whole program in one code block that "
@@ -134,6 +134,7 @@ class CodeEnv(ToolEnv):
             return NOTHING
         assert self.sandbox is not None
         provider = await self._provider()
+        self.episode.state[_SANDBOX] = isolation_of(provider)
         return await verdict_on(program, challenge, provider, self.sandbox, hidden=hidden)
 
     async def _provider(self) -> SandboxProvider:
@@ -144,9 +145,9 @@ class CodeEnv(ToolEnv):
         return await shared_provider()
 
     def report(self) -> dict[str, Any]:
-        """Beside the sandbox, how the tests of the answer went."""
-        graded = {key: self.episode.state[key] for key in (_GRADE,) if key in self.episode.state}
-        return {**super().report(), **graded}
+        """Where the answer was tested, and how that went."""
+        state = self.episode.state
+        return super().report() | {key: state[key] for key in (_SANDBOX, _GRADE) if key in state}
 
     def oracle(self, task: Task, messages: Sequence[Message]) -> Message:
         """The task's own solution.

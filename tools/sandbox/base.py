@@ -248,3 +248,8 @@ class SandboxProvider(Protocol):
     async def aclose(self) -> None:
         """End every sandbox that is still open; idempotent."""
         ...
+
+
+def isolation_of(place: Sandbox | SandboxProvider) -> dict[str, Any]:
+    """Back end and level, for the record of what ran there."""
+    return {"backend": place.backend, "level": int(place.level)}

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from agentgym.deadlines import SelfCancelledError, bounded
 from agentgym.errors import ConfigError, EnvError, SandboxError, boundary
-from agentgym.tools.sandbox.base import Sandbox, SandboxProvider, SandboxSpec
+from agentgym.tools.sandbox.base import Sandbox, SandboxProvider, SandboxSpec, isolation_of
 
 Prepare = Callable[[Sandbox], Awaitable[None]]
 _CLOSE_S = 10.0
@@ -63,10 +63,7 @@ class LazySandbox:
     @property
     def report(self) -> dict[str, Any]:
         """For the record of the trajectory: back end and level; empty if none was opened."""
-        sandbox = self.opened
-        if sandbox is None:
-            return {}
-        return {"sandbox": {"backend": sandbox.backend, "level": int(sandbox.level)}}
+        return {} if self.opened is None else {"sandbox": isolation_of(self.opened)}
 
     @property
     def needs_closing(self) -> bool:

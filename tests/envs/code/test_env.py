@@ -19,6 +19,7 @@ from agentgym.envs.code.problems import LEVELS, bank, data_of
 from agentgym.envs.levels import SPLITS
 from agentgym.errors import ConfigError, SandboxError
 from agentgym.messages import Message, assistant
+from agentgym.tools.sandbox.base import isolation_of
 from agentgym.tools.sandbox.provider import LocalProvider
 
 ALL = {"passed": 1.0, "public": 1.0, "runs": 1.0, "format": 1.0}
@@ -66,6 +67,7 @@ async def test_the_oracle_earns_everything(level: int):
 
     assert info["rewards"] == ALL
     assert info["report"]["grade"].keys() == {"public", "hidden"}
+    assert info["report"]["sandbox"] == isolation_of(provider())
 
 
 @pytest.mark.slow
@@ -289,7 +291,7 @@ def test_gymnasium_accepts_it():
         ("````python\n```\na\n```\n````", "```\na\n```\n"),
         ("```python\na\n```\n```python\nb\n```", "b\n"),
         ("```python\na\n```\n```text\nb\n```", "a\n"),
-        ("   ```python\n  a\n   ```", "  a\n"),
+        ("   ```python\n  a\n   ```", "a\n"),
         ("```python\r\na\r\n```\r\n", "a\r\n"),
         ("```python\na", None),
         ("```python\n \n```", None),

@@ -14,14 +14,6 @@ class ServiceError(AgentGymError):
     """Anything that the SDK raised; the cause tells what."""
 
 
-class MachineDiedError(AgentGymError):
-    """The machine or its interpreter ended in a call: by the code's doing, or by the service's."""
-
-
-class UnreachableError(AgentGymError):
-    """The service did not do what it was asked to, however often: not the code's doing."""
-
-
 class Kind(Enum):
     """What to do about a failure."""
 
