@@ -1,14 +1,17 @@
 """Finds the program in what a policy said: the last fenced block in the asked language.
 
 A block that is not closed was cut and is none. Fences are those of CommonMark: a longer one may
-hold shorter ones.
+hold shorter ones, and what is indented with its fence, as in a list, is read without that.
 """
 
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]*")
+_FENCE = re.compile(r"([ \t]*)(?:<answer>[ \t]*)?(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]*")
+_AFTER = re.compile(r"[ \t]*(?:</answer>[ \t]*)?")
+_MAX_SHIFT = 3
+"""Columns that a closing fence may stand right of the one that opened."""
 LANGUAGES = {"python": frozenset({"", "python", "python3", "py", "py3"})}
 """What may stand behind a fence, by language; a fence without a name is of any language."""
 
@@ -26,19 +29,34 @@ class Block(NamedTuple):
 
 def blocks_of(text: str) -> Iterator[Block]:
     """The closed fenced blocks of a text, in their order; takes linear time."""
-    fence, language, lines, position = "", "", list[str](), 0
-    for line in text.splitlines(keepends=True):
+    opened: re.Match[str] | None = None
+    lines, position = list[str](), 0
+    for line in re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text):
         position += len(line)
-        match = _FENCE.fullmatch(line.rstrip("\r\n"))
-        mark = match[1] if match else ""
-        if not fence:
-            if match:
-                fence, language, lines = mark, match[2].lower(), []
-        elif mark[:1] == fence[0] and len(mark) >= len(fence) and not line.strip(" \t\r\n`~"):
-            yield Block(language, "".join(lines), position)
-            fence = ""
+        if opened is None:
+            opened, lines = _FENCE.fullmatch(line.rstrip("\r\n")), []
+        elif _closes(line.rstrip("\r\n"), opened):
+            yield Block(opened[3].lower(), "".join(lines), position)
+            opened = None
         else:
-            lines.append(line)
+            lines.append(_without_indent(line, len(opened[1])))
+
+
+def _closes(line: str, opened: re.Match[str]) -> bool:
+    indent, fence = opened[1], opened[2]
+    rest = line.lstrip(" \t")
+    mark = rest[: len(rest) - len(rest.lstrip(fence[0]))]
+    is_far_right = len(line) - len(rest) > len(indent) + _MAX_SHIFT
+    return (
+        len(mark) >= len(fence)
+        and not is_far_right
+        and _AFTER.fullmatch(rest[len(mark) :]) is not None
+    )
+
+
+def _without_indent(line: str, width: int) -> str:
+    blank = len(line) - len(line.lstrip(" \t"))
+    return line[min(width, blank) :]
 
 
 def is_of(block: Block, language: str = "python") -> bool:
@@ -48,9 +66,10 @@ def is_of(block: Block, language: str = "python") -> bool:
 
 
 def program_of(text: str | None, language: str = "python") -> str | None:
-    """The last block of a language; `None` if there is none."""
-    found = [block.code for block in blocks_of(text or "") if is_of(block, language)]
-    return found[-1] if found else None
+    """The last block of a language; one without a name only if none has one."""
+    found = [block for block in blocks_of(text or "") if is_of(block, language)]
+    named = [block for block in found if block.language]
+    return (named or found)[-1].code if found else None
 
 
 def has_form(text: str | None, language: str = "python") -> bool:

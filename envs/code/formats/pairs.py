@@ -5,13 +5,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym.envs.code.formats.problem import CodeProblem
-from agentgym.envs.code.formats.values import decoded, first_of, text_of, unpacked
+from agentgym.envs.code.formats.values import decoded, first_of, text_of, unpacked, unwrapped
 from agentgym.envs.code.grading.tests import AssertTest, CallTest, StdioTest, read_tests
 from agentgym.errors import ConfigError
 
 Row = dict[str, Any]
 Tests = tuple[StdioTest | CallTest | AssertTest, ...]
 _SOURCES = ("assert", "source", "test", "code")
+_NAMES = """\
+from typing import *
+import bisect, collections, functools, heapq, itertools, math, operator, random, re, string, sys
+from bisect import *
+from collections import *
+from functools import *
+from heapq import *
+from itertools import *
+from math import inf, gcd, comb, ceil, floor, sqrt
+from string import *
+"""
+"""What problems of the form `class Solution` take for granted: their head names `List`."""
 _STATEMENTS = ("statement", "question", "problem", "prompt", "description", "text")
 
 
@@ -41,7 +53,7 @@ def _solution(row: Row) -> str:
 
 def from_apps(row: Row, index: int) -> CodeProblem:
     """APPS and TACO: `input_output` with `inputs`, `outputs` and perhaps `fn_name`."""
-    given = decoded(row.get("input_output", row), "input_output")
+    given = unwrapped(row.get("input_output", row), "input_output")
     starter = row.get("starter_code") or ""
     in_class = "class Solution" in (starter + _solution(row))
     return CodeProblem(
@@ -49,6 +61,7 @@ def from_apps(row: Row, index: int) -> CodeProblem:
         statement=_statement(row),
         hidden_tests=_from_columns(given, in_class=in_class),
         starter=starter,
+        preamble=_NAMES if in_class else "",
         solution=_solution(row),
     )
 
@@ -79,9 +92,9 @@ def _call(function: str, args: Any, expected: Any, wrapped: bool) -> CallTest:
 
 def from_livecodebench(row: Row, index: int) -> CodeProblem:
     """LiveCodeBench: `public_test_cases`, `private_test_cases`, `metadata.func_name`."""
-    metadata = decoded(row.get("metadata") or "{}", "metadata")
+    metadata = unwrapped(row.get("metadata") or "{}", "metadata")
     name = metadata.get("func_name")
-    public = decoded(row["public_test_cases"], "public_test_cases")
+    public = unwrapped(row["public_test_cases"], "public_test_cases")
     private = row.get("private_test_cases") or []
     private = unpacked(private) if isinstance(private, str) else private
     title, statement = row.get("question_title") or "", row["question_content"]
@@ -91,6 +104,7 @@ def from_livecodebench(row: Row, index: int) -> CodeProblem:
         public_tests=_lcb_tests(public, name),
         hidden_tests=_lcb_tests([*public, *private], name),
         starter=row.get("starter_code") or "",
+        preamble=_NAMES if name else "",
     )
 
 
@@ -111,11 +125,11 @@ def _lcb_test(case: Row, name: str | None) -> StdioTest | CallTest:
 
 def from_verifiable(row: Row, index: int) -> CodeProblem:
     """open-r1 and PrimeIntellect: `verification_info` with `test_cases`."""
-    given = decoded(row["verification_info"], "verification_info")
-    if not isinstance(given, dict) or not isinstance(given.get("test_cases"), list):
+    given = unwrapped(row["verification_info"], "verification_info")
+    cases = unwrapped(given.get("test_cases"), "test_cases") if isinstance(given, dict) else None
+    if not isinstance(cases, list):
         raise ConfigError("verification_info needs test_cases")
     _check_language(given.get("language"))
-    cases = given["test_cases"]
     return CodeProblem(
         id=_id(row, index),
         statement=_statement(row),
@@ -163,12 +177,12 @@ def _contest_tests(group: Row) -> Tests:
 
 def from_tests(row: Row, index: int) -> CodeProblem:
     """Plain rows: `tests`, or one `stdin` and `expected`; see `plain_test`."""
-    given = decoded(first_of(row, "tests", "test_cases", "hidden_tests") or [row], "tests")
+    given = unwrapped(first_of(row, "tests", "test_cases", "hidden_tests") or [row], "tests")
     if isinstance(given, dict) and {"inputs", "outputs"} <= given.keys():
         return from_apps({**row, "input_output": given}, index)
     given = [given] if isinstance(given, dict) else given
     entry = first_of(row, "entry", "entry_point", "fn_name", "function")
-    public = decoded(row.get("public_tests") or [], "public_tests")
+    public = unwrapped(row.get("public_tests") or [], "public_tests")
     return CodeProblem(
         id=_id(row, index),
         statement=_statement(row),

@@ -1,6 +1,8 @@
 """One problem of a data set, whatever format it came in."""
 
+import ast
 import re
+import textwrap
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -36,11 +38,35 @@ class CodeProblem(BaseModel):
 def assembled(program: str, *, preamble: str = "", entry: str = "") -> str:
     """The program with what stands before it.
 
-    A preamble that ends in the head of `entry` is completed by a program that begins with the body;
-    one that defines the function itself replaces it.
+    A preamble that ends in the head of `entry` is completed by a program that is the body, even
+    one that lost its indentation; a program that defines the function itself replaces it.
     """
     if not preamble:
         return program
-    defines = re.search(rf"^(async\s+def|def|class)\s+{re.escape(entry)}\b", program, re.MULTILINE)
-    gap = "\n\n" if defines or not entry else ""
-    return f"{preamble}{gap}{program}"
+    name = re.escape(entry)
+    defines = re.search(
+        rf"^(?:(?:async\s+def|def|class)\s+{name}\b|{name}\s*[:=])", program, re.MULTILINE
+    )
+    if entry and not defines:
+        return preamble + _as_body(program)
+    futures = "".join(_FUTURE.findall(program))
+    return f"{futures}{preamble}\n\n{_FUTURE.sub('', program)}"
+
+
+_FUTURE = re.compile(r"^from __future__ import [^(\n]*\n", re.MULTILINE)
+_INDENT = "    "
+
+
+def _as_body(program: str) -> str:
+    """A function's body, indented again if it was cut out, or if blanks before it were."""
+    if program.lstrip("\r\n")[:1] in (" ", "\t"):
+        return program
+    whole = textwrap.indent(program, _INDENT)
+    return next(filter(_is_body, (_INDENT + program.lstrip(), whole)), program)
+
+
+def _is_body(text: str) -> bool:
+    try:
+        return len(ast.parse(f"def f():\n{text}").body) == 1
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False

@@ -11,6 +11,7 @@ from typing import Any
 
 from agentgym.errors import ConfigError
 
+_MAX_WRAPPED = 3
 _MAX_UNPACKED = 512 * 2**20
 
 
@@ -30,6 +31,17 @@ def decoded(value: Any, what: str) -> Any:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         raise ConfigError(f"{what} is no JSON: {value[:60]!r}") from None
+
+
+def unwrapped(value: Any, what: str) -> Any:
+    """`decoded`, again while that gives a text: for objects that were written as JSON twice.
+
+    Raises:
+        ConfigError: there is no value in it.
+    """
+    for _ in range(_MAX_WRAPPED):
+        value = decoded(value, what)
+    return value
 
 
 def text_of(value: Any) -> str:

@@ -59,9 +59,12 @@ def statements_of(test: AssertTest) -> list[ast.stmt]:
     """Set-up and tests, without what they say of the program's own functions.
 
     Raises:
-        ConfigError: it is no Python.
+        ConfigError: it is no Python, or an assert of it holds whatever the program does.
     """
     body = [*parse(test.setup, "set-up of a test"), *parse(test.source)]
+    for node in ast.walk(ast.Module(body, [])):
+        if isinstance(node, ast.Assert) and isinstance(node.test, ast.Tuple) and node.test.elts:
+            raise ConfigError(f"an assert on a tuple always holds: {ast.unparse(node)[:80]!r}")
     return [
         statement
         for statement in body

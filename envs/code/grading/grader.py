@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Literal, NamedTuple
 
 from agentgym.envs.code.grading.compare import same_output, same_value
+from agentgym.envs.code.grading.fitting import as_source_text, fitted
 from agentgym.envs.code.grading.folding import is_small
 from agentgym.envs.code.grading.judging import (
     Verdict,
@@ -225,6 +226,8 @@ async def grade(
     if program is None or not program.strip():
         nothing = TestResult(False, Outcome.ERROR, "there is no program")
         return Graded(results=(nothing,) * len(plans))
+    program = as_source_text(program)
+    plans = [each._replace(test=fitted(each.test, program)) for each in plans]
     grading = Grading(
         provider=provider,
         spec=spec_for(spec or SandboxSpec()),

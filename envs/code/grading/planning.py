@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     def cases(self) -> list[Case]:
         """What is run with the program."""
         if isinstance(self.test, StdioTest):
-            return [Script(stdin=self.test.stdin)]
+            return [Script(stdin=self.test.stdin.replace("\r\n", "\n"))]
         if isinstance(self.test, CallTest):
             test = self.test
             return [Call(function=test.function, args=list(test.args), kwargs=dict(test.kwargs))]

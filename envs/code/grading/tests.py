@@ -18,6 +18,7 @@ class StdioTest(_Record):
 
     kind: Literal["stdio"] = "stdio"
     stdin: str = ""
+    """Its lines end in a line feed, whatever they end in here."""
     expected: str
     compare: OutputMode = "exact"
     """See `compare.same_output`."""
@@ -30,7 +31,7 @@ class CallTest(_Record):
 
     kind: Literal["call"] = "call"
     function: str
-    """Name; `Solution.method` calls a method of a new object."""
+    """Name; `Solution.method` calls a method of a new object. Either form finds what is defined."""
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = Field(default_factory=dict)
     expected: Any

@@ -221,11 +221,54 @@ async def test_tests_are_of_the_kind_the_row_says():
         HUMANEVAL["canonical_solution"],
         "def total(xs):\n    return sum(map(twice, xs))",
         "from typing import List\n\ndef total(xs: List[int]) -> int:\n    return 2 * sum(xs)",
+        "return twice(sum(xs))",
+        "both = sum(xs)\n    if not xs:\n        return 0\n    return twice(both)\n",
+        "both = sum(xs)\nif not xs:\n    return 0\nreturn twice(both)\n",
+        "total = lambda xs: twice(sum(xs))",
+        "from __future__ import annotations\n\ndef total(xs: Any) -> int:\n    return 2 * sum(xs)",
     ],
 )
 async def test_a_prompt_is_completed_or_written_anew(provider: SandboxProvider, program: str):
     """Models answer HumanEval in both ways, and use its helpers in either."""
     assert await share(provider, problem_of(HUMANEVAL), program) == 1.0
+
+
+LEETCODE = "class Solution:\n    def add(self, xs: List[int]) -> int:\n        return sum(xs)\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "passed"),
+    [
+        (LEETCODE, 1.0),
+        (f"from __future__ import annotations\n{LEETCODE}", 1.0),
+        (LEETCODE.replace("sum(xs)", "sum(accumulate(xs))"), 0.0),
+        ("def add(xs):\n    return sum(xs)", 1.0),
+    ],
+)
+async def test_a_class_may_use_what_its_head_takes_for_granted(
+    provider: SandboxProvider, program: str, passed: float
+):
+    """The heads that such data sets give name `List` and import nothing."""
+    row = {
+        "question_content": "Add.",
+        "public_test_cases": [{"input": "[1, 2]", "output": "3", "testtype": "functional"}],
+        "starter_code": LEETCODE.rpartition(" " * 8)[0],
+        "metadata": json.dumps({"func_name": "add"}),
+    }
+
+    assert await share(provider, problem_of(row), program) == passed
+
+
+async def test_cells_may_be_json_in_json():
+    """As some exports of these data sets have them."""
+    given = {"fn_name": "f", "inputs": [["1"]], "outputs": ["2"]}
+    row = {"question": "x", "input_output": json.dumps(json.dumps(given))}
+    cases = json.dumps(json.dumps([{"input": "1", "output": "2"}]))
+
+    apps = problem_of(row).hidden_tests
+    verifiable = problem_of({"question": "x", "verification_info": {"test_cases": cases}})
+    assert apps == (CallTest(function="f", args=("1",), expected="2"),)
+    assert verifiable.hidden_tests == (StdioTest(stdin="1", expected="2"),)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,22 @@ TWO = "```py\nprint(2)\n```"
         (ONE, "print(1)\n"),
         (f"First {ONE[:0]}\n{ONE}\nthen\n{TWO}\nDone.", "print(2)\n"),
         ("```\nprint(3)\n```", "print(3)\n"),
+        (f"{ONE}\nIt prints:\n```\n1\n```", "print(1)\n"),
+        ("1. So:\n   ```python\n   if 1:\n       print(1)\n   ```", "if 1:\n    print(1)\n"),
+        ("- a\n  - b\n\n      ```py\n      print(7)\n      ```", "print(7)\n"),
+        (
+            '```py\ndef f():\n    """\n    ```\n    """\n```',
+            'def f():\n    """\n    ```\n    """\n',
+        ),
+        (f"<answer>{ONE}</answer>", "print(1)\n"),
+        (f"<think>a</think><answer>{TWO}\n</answer>", "print(2)\n"),
+        (f"\ufeff{ONE}", "print(1)\n"),
+        ("\ufeffprint(8)", "print(8)"),
+        ("```python\r\nprint(9)\r\n```\r\n", "print(9)\r\n"),
+        ("```py\nprint('a\x0cb')\n```", "print('a\x0cb')\n"),
+        ("    return 2 * x", "    return 2 * x"),
+        ("  indented words", None),
+        ("  yes, no", None),
         (f"{ONE}\n```cpp\nint main();\n```", "print(1)\n"),
         ("```cpp\nint main();\n```", None),
         ("~~~python\nprint(4)\n~~~", "print(4)\n"),
@@ -47,7 +63,7 @@ def test_any_message_is_read(message: str):
     """Whatever a policy says."""
     program = extract_program(message)
 
-    assert program is None or program in message
+    assert program is None or all(line in message for line in program.splitlines())
 
 
 @pytest.mark.parametrize("message", ["(" * 90_000, "-" * 90_000 + "1", "a" + ".b" * 40_000])

@@ -378,6 +378,42 @@ async def test_a_workspace_is_graded_by_the_true_tests(provider: SandboxProvider
     assert (await grade_workspace(provider, reads, tests)).all_passed
 
 
+@pytest.mark.parametrize(
+    ("function", "program", "passed"),
+    [
+        ("f", "class Solution:\n    def f(self, x):\n        return x * x", True),
+        ("Solution.f", SQUARE, True),
+        ("f", "class Solution:\n    def g(self, x):\n        return x * x", False),
+        ("f", f"{SQUARE}\nclass Solution:\n    def f(self, x):\n        return 0", True),
+        ("Solution.f", f"{SQUARE}\nclass Solution:\n    def f(self, x):\n        return 0", False),
+        ("Solver.f", SQUARE, False),
+        ("f", f"\ufeff{SQUARE}", True),
+    ],
+)
+async def test_a_function_may_be_a_method_of_a_solution(
+    provider: SandboxProvider, function: str, program: str, passed: bool
+):
+    """And the other way round, since data sets accept both."""
+    test = CallTest(function=function, args=(3,), expected=9)
+
+    assert (await grade(provider, program, [test])).all_passed == passed
+
+
+async def test_carriage_returns_of_an_input_are_no_part_of_its_lines(provider: SandboxProvider):
+    test = StdioTest(stdin="a\r\nb\r\n", expected="['a', 'b']\r\n")
+
+    assert (await grade(provider, "print([input(), input()])", [test])).all_passed
+
+
+@pytest.mark.parametrize(
+    "source", ["assert (f(2) == 5, 'no')", "def test():\n    assert (f(2), 1)"]
+)
+async def test_an_assert_on_a_tuple_is_refused(provider: SandboxProvider, source: str):
+    """It holds whatever the program does."""
+    with pytest.raises(ConfigError, match="on a tuple always holds"):
+        await grade(provider, SQUARE, [AssertTest(source=source)])
+
+
 async def test_a_workspace_that_cannot_be_rewritten_is_played(provider: SandboxProvider):
     """Its functions are imported where the files are, and only there."""
     played = "def test():\n    while 1:\n        assert g(3) == 9\n        break"
