@@ -1,8 +1,15 @@
-"""Waiting for foreign coroutines, whether they let themselves be cancelled or not."""
+"""Waiting for foreign coroutines, whether they let themselves be cancelled or not.
+
+A deadline is for the work itself: what it waits for its turn at something that all share is not
+counted, or whoever holds that up would fail everybody behind.
+"""
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable
+import time
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -13,6 +20,8 @@ GRACE_S = 5.0
 
 _LATE_S = 0.02
 """A loop that is less behind than this is not busy."""
+_STEP = 0.01
+"""Of what is allowed: how much is given at least to work that has waited for its turn."""
 _left_behind: "set[asyncio.Task[Any]]" = set()
 _keeper: threading.Thread | None = None
 _abandoned: set[threading.Thread] = set()
@@ -32,6 +41,49 @@ def something_is_left_behind() -> bool:
     return tasks or any(thread.is_alive() for thread in _abandoned)
 
 
+class _Waits:
+    """How long the work of one deadline has waited for its turn."""
+
+    def __init__(self) -> None:
+        self._num, self._since, self._ended_s = 0, 0.0, 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def seconds(self) -> float:
+        """Until now, those at the same time counted once."""
+        with self._lock:
+            return self._ended_s + (time.monotonic() - self._since if self._num else 0.0)
+
+    def begin(self) -> None:
+        with self._lock:
+            if not self._num:
+                self._since = time.monotonic()
+            self._num += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._num -= 1
+            if not self._num:
+                self._ended_s += time.monotonic() - self._since
+
+
+_waits: ContextVar[tuple[_Waits, ...]] = ContextVar("waits", default=())
+"""Of all deadlines around."""
+
+
+@contextmanager
+def queueing() -> Iterator[None]:
+    """Waiting for one's turn, which no deadline of `bounded` counts."""
+    around = _waits.get()
+    for waits in around:
+        waits.begin()
+    try:
+        yield
+    finally:
+        for waits in around:
+            waits.end()
+
+
 class SelfCancelledError(Exception):
     """The work ended in a cancellation that nobody here asked for."""
 
@@ -43,8 +95,8 @@ async def bounded(
 
     Args:
         work: foreign code.
-        timeout_s: longest it may take, on a loop that keeps up; on one that does not, up to twice
-            as long.
+        timeout_s: longest it may take without what it spends in `queueing`, on a loop that keeps
+            up; on one that does not, up to twice as long.
         grace_s: how long it may clean up after that; `GRACE_S` if left out.
 
     Raises:
@@ -52,10 +104,11 @@ async def bounded(
         SelfCancelledError: it cancelled itself, or raised `GeneratorExit`, which would close
             whoever waits for it.
     """
-    task = asyncio.create_task(work)
+    waits = _Waits()
+    task = _create_task(work, waits)
     task.add_done_callback(_retrieve)
     try:
-        done = await _done_in_time(task, timeout_s)
+        done = await _done_in_time(task, timeout_s, waits)
     except asyncio.CancelledError:
         await _cancel(task, grace_s)
         raise
@@ -69,20 +122,32 @@ async def bounded(
     return task.result()
 
 
-async def _done_in_time(task: "asyncio.Task[Any]", timeout_s: float) -> bool:
+def _create_task(work: Coroutine[Any, Any, T], waits: _Waits) -> "asyncio.Task[T]":
+    around = _waits.set((*_waits.get(), waits))
+    try:
+        return asyncio.create_task(work)
+    finally:
+        _waits.reset(around)
+
+
+async def _done_in_time(task: "asyncio.Task[Any]", timeout_s: float, waits: _Waits) -> bool:
     """Whether it is done; where the loop is late to ask, the work was late to go on too.
 
-    What the loop was late by is added, as long as it is late, up to as much again as was allowed.
+    What the loop was late by is added, as long as it is late, up to as much again as was allowed,
+    and what was spent on waiting for a turn, in steps that are worth a look.
     """
     clock = asyncio.get_running_loop().time
-    allowed, spare = timeout_s, timeout_s
+    allowed, spare, waited_s = timeout_s, timeout_s, 0.0
     while True:
         ends = clock() + allowed
         await asyncio.wait({task}, timeout=allowed)
         late = min(clock() - ends, spare)
-        if task.done() or late < _LATE_S:
+        queued = waits.seconds - waited_s
+        if task.done() or (late < _LATE_S and queued <= 0):
             return task.done()
-        allowed, spare = late, spare - late
+        late, waited_s = max(late, 0.0), waited_s + queued
+        step = max(queued, _STEP * timeout_s) if queued > 0 else 0.0
+        allowed, spare = late + step, spare - late
 
 
 async def together(tasks: Iterable["asyncio.Task[T]"]) -> list[T]:

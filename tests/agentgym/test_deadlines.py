@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from agentgym.deadlines import SelfCancelledError, bounded
+from agentgym.deadlines import SelfCancelledError, bounded, queueing
 
 
 async def many_awaits() -> str:
@@ -68,3 +68,33 @@ def test_a_loop_ends_without_what_refuses_to_end() -> None:
     asyncio.run(main())
 
     assert time.monotonic() - started < 1
+
+
+async def test_waiting_for_a_turn_does_not_count() -> None:
+    """Of an outer deadline either; waits at the same time are waited for once."""
+
+    async def wait(seconds: float) -> None:
+        with queueing():
+            await asyncio.sleep(seconds)
+
+    async def work() -> str:
+        await asyncio.gather(wait(0.3), wait(0.3))
+        await bounded(wait(0.3), 0.1)
+        await asyncio.sleep(0.05)
+        return "done"
+
+    assert await bounded(work(), 0.2) == "done"
+
+
+async def test_what_hangs_after_its_turn_has_come_ends() -> None:
+    """It gets what it was allowed, and no more."""
+
+    async def work() -> None:
+        with queueing():
+            await asyncio.sleep(0.3)
+        await asyncio.sleep(60)
+
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await bounded(work(), 0.2)
+    assert 0.45 < time.monotonic() - started < 2

@@ -1,7 +1,7 @@
 """How many programs run at once: as many as there are cores.
 
 More would make every one of them slower than it is, and its clock a measure of the others. Waiting
-for a slot costs no budget. Callers may sit on different event loops.
+for a slot costs no budget, and no deadline counts it. Callers may sit on different event loops.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from agentgym.deadlines import queueing
 from agentgym.errors import ConfigError
 
 
@@ -53,7 +54,8 @@ class Slots:
             waiter = _Waiter(loop, loop.create_future(), num)
             self._waiting.append(waiter)
         try:
-            await waiter.turn
+            with queueing():
+                await waiter.turn
         except asyncio.CancelledError:
             self._give_up(waiter)
             raise

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from agentgym.deadlines import bounded
 from agentgym.errors import ConfigError
 from agentgym.tools.sandbox.slots import Slots
 
@@ -109,3 +110,14 @@ def test_no_slots_are_refused() -> None:
     """Everything would wait for ever."""
     with pytest.raises(ConfigError, match="at least 1, got 0"):
         Slots(0)
+
+
+async def test_no_deadline_counts_the_wait() -> None:
+    """Else programs that use up their time would cost others theirs."""
+    slots = Slots(1)
+
+    async def run(seconds: float) -> None:
+        async with slots.take():
+            await asyncio.sleep(seconds)
+
+    await asyncio.gather(*(bounded(run(0.1), 0.25) for _ in range(5)))

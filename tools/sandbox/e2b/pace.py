@@ -10,6 +10,7 @@ import random
 import threading
 import time
 
+from agentgym.deadlines import queueing
 from agentgym.errors import ConfigError
 
 BASE_S, MOST_S = 0.5, 20.0
@@ -43,7 +44,8 @@ class Rate:
         """Until it is one's turn."""
         delay = self._reserve()
         if delay > 0:
-            await asyncio.sleep(delay)
+            with queueing():
+                await asyncio.sleep(delay)
 
     def pause(self, seconds: float) -> None:
         """Nobody's turn comes before so many seconds have passed: the service asked for it."""
