@@ -18,7 +18,7 @@ from torch import nn
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
-from agentgym.errors import ConfigError, RewardError, boundary
+from agentgym.errors import ConfigError, EpisodeError, RewardError, boundary
 from agentgym.rewards.rubric import ERRORS, Score, as_score, is_async, merge
 from agentgym.rollout.background import LoopThread
 from agentgym.threads import in_thread
@@ -53,7 +53,7 @@ class GuardedReward:
         call = functools.partial(self._function, prompts=prompts, **columns)
         try:
             scores = self.loop.run(self._call(call))
-        except RewardError as error:
+        except EpisodeError as error:
             self.error = str(error)
             return [None] * len(prompts)
         if len(scores) != len(prompts):

@@ -1,7 +1,7 @@
 """Programs as a reward: what the `code` env pays, for any env whose tasks carry tests.
 
-The program is run in a fresh sandbox and judged outside of it. Where the sandbox fails, the column
-is unscored: no policy is paid or punished for a machine.
+The program is run in a fresh sandbox and judged outside of it. Where the sandbox fails, so does the
+trajectory: no policy is paid or punished for a machine.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,6 @@ from agentgym.envs.code.answers import program_of
 from agentgym.envs.code.challenge import challenge_of
 from agentgym.envs.code.grading import extract_program, grade
 from agentgym.envs.code.scoring import verdict_on
-from agentgym.errors import RewardError, SandboxError
 from agentgym.messages import merged
 from agentgym.rewards.rubric import Score
 from agentgym.tools.sandbox.base import SandboxProvider, SandboxSpec
@@ -26,7 +25,7 @@ class CodeReward:
 
     The task's data are in any format of `agentgym.envs.code.formats`: stdin and stdout, calls,
     asserts, `verification_info`. No program is 0.0. This is the `external_code_reward` of ms-swift,
-    which gives 0.0 where its service fails; here that is unscored.
+    which gives 0.0 where its service fails; here the trajectory is left out.
     """
 
     partial: bool = True
@@ -42,7 +41,7 @@ class CodeReward:
         """Grade what was said last.
 
         Raises:
-            RewardError: the sandbox failed.
+            SandboxError: the infrastructure failed.
             ConfigError: the task has no tests, or some that cannot be run.
         """
         challenge = challenge_of(task)
@@ -50,10 +49,7 @@ class CodeReward:
         if program is None:
             return 0.0
         spec = SandboxSpec(limits=self.limits, packages=self.packages)
-        try:
-            verdict = await verdict_on(program, challenge, await self._provider(), spec)
-        except SandboxError as error:
-            raise RewardError(f"sandbox: {error}") from error
+        verdict = await verdict_on(program, challenge, await self._provider(), spec)
         return verdict.rewards(partial=self.partial)["passed"]
 
     async def _provider(self) -> SandboxProvider:

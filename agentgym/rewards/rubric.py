@@ -1,7 +1,8 @@
 """Names, weighs and merges what judges a trajectory: the env's own columns and reward functions.
 
 A missing score stays missing. A function that returns `None`, raises or runs out of time leaves its
-column unscored; it never counts as 0, and it never touches another trajectory or column.
+column unscored; it never counts as 0, and it never touches another trajectory or column. A sandbox
+that fails is no function's fault: its error is passed on, and the trajectory is played again.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from copy import deepcopy
 from functools import partial
 from typing import SupportsFloat
 
+from agentgym.deadlines import SelfCancelledError, bounded, together
 from agentgym.envs.base import weighted_sum
 from agentgym.errors import ConfigError, RewardError, boundary
 from agentgym.threads import in_thread
@@ -70,6 +72,9 @@ class Rubric:
         Args:
             output: what was played.
             task: of what; without it, functions that ask for it leave their columns unscored.
+
+        Raises:
+            SandboxError: the infrastructure failed a function that runs code.
         """
         if output.stop_reason.is_failure:
             return output
@@ -82,7 +87,8 @@ class Rubric:
                 errors[name] = str(error)
                 return None
 
-        values = await asyncio.gather(*map(column, self.functions))
+        columns = [asyncio.create_task(column(name)) for name in self.functions]
+        values = await together(columns)
         scored = merge(output, dict(zip(self.functions, values, strict=True)), self.weights)
         if not errors:
             return scored
@@ -90,14 +96,17 @@ class Rubric:
 
     async def _call(self, name: str, output: RolloutOutput, task: Task | None) -> Score:
         function = _with_task(self.functions[name], task)
-        with boundary(RewardError, name, also=(SystemExit,)):
-            try:
-                async with asyncio.timeout(self.timeout_s) as deadline:
-                    return as_score(await _run(function, _for_reading(output)))
-            except TimeoutError as error:
-                if not deadline.expired():
-                    raise
-                raise RewardError(f"{name}: no answer within {self.timeout_s:g} s") from error
+
+        async def judged() -> Score:
+            with boundary(RewardError, name, also=(SystemExit,)):
+                return as_score(await _run(function, _for_reading(output)))
+
+        try:
+            return await bounded(judged(), self.timeout_s)
+        except TimeoutError as error:
+            raise RewardError(f"{name}: no answer within {self.timeout_s:g} s") from error
+        except SelfCancelledError as error:
+            raise RewardError(f"{name}: {error}") from error
 
 
 def _for_reading(output: RolloutOutput) -> RolloutOutput:

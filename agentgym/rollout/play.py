@@ -128,8 +128,8 @@ async def _scored(output: RolloutOutput, player: Player, task: Task) -> RolloutO
     try:
         with boundary(RewardError, "reward"):
             scored = await bounded(_given(player.score, output, task), player.score_timeout_s)
-    except RewardError as error:
-        update = {"stop_reason": StopReason.REWARD_ERROR, "error": str(error), "reward": None}
+    except EpisodeError as error:
+        update = {"stop_reason": _failure_reason(error), "error": str(error), "reward": None}
         return output.model_copy(update=update)
     timings = {**scored.timings, "reward": time.perf_counter() - started}
     return scored.model_copy(update={"timings": timings})

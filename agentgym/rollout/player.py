@@ -55,7 +55,7 @@ class Player:
     budget: Budget = field(default_factory=Budget)
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
     score: Score | None = None
-    """Reward functions, applied to a finished trajectory and its task; may raise `RewardError`."""
+    """Applied to a finished trajectory and its task; may raise an `EpisodeError`."""
     on_output: OnOutput | None = None
     """Called with each trajectory as it ends, in the order of ending."""
     concurrency: int = 256

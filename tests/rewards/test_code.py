@@ -5,12 +5,11 @@ from local_kit import launchers, provider
 
 from agentgym.envs import Task
 from agentgym.envs.code.answers import fenced
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, SandboxError
 from agentgym.messages import Message, assistant, user
 from agentgym.registry import REWARDS
 from agentgym.rewards import Rubric
 from agentgym.rewards.code import CodeReward
-from agentgym.rewards.rubric import ERRORS
 from agentgym.tools.sandbox.provider import LocalProvider
 from agentgym.trajectory import RolloutOutput, StopReason
 
@@ -79,16 +78,14 @@ async def test_it_can_be_all_or_nothing():
     assert await score(RIGHT, partial=False) == 1.0
 
 
-async def test_a_sandbox_that_fails_leaves_it_unscored():
-    """Not 0: the program is not to blame."""
+async def test_a_sandbox_that_fails_fails_the_trajectory():
+    """Not 0, nor a sum of the other columns: the program is not to blame."""
     closed = LocalProvider(next(iter(launchers().values())), warm=0)
     await closed.aclose()
-    scored = await Rubric({"code": CodeReward(provider=closed)}).score_one(
-        played(RIGHT), VERIFIABLE
-    )
+    rubric = Rubric({"code": CodeReward(provider=closed)})
 
-    assert scored.rewards == {"code": None}
-    assert "sandbox" in scored.rollout_infos[ERRORS]["code"]
+    with pytest.raises(SandboxError, match="closed"):
+        await rubric.score_one(played(RIGHT), VERIFIABLE)
 
 
 async def test_tasks_without_tests_are_the_callers_fault():

@@ -7,9 +7,11 @@ import pytest
 from counting_kit import Counting
 
 from agentgym.envs import Episode, ToolEnv
+from agentgym.errors import SandboxError
+from agentgym.rewards import Rubric
 from agentgym.rollout import Player, collect
 from agentgym.tools.python import python
-from agentgym.trajectory import RolloutRequest, StopReason
+from agentgym.trajectory import RolloutOutput, RolloutRequest, StopReason
 
 MakePlayer = Callable[..., Player]
 MakeRequest = Callable[..., RolloutRequest]
@@ -64,6 +66,33 @@ async def test_a_failure_of_the_infrastructure_is_tried_again_and_never_rewarded
     assert output.stop_reason == StopReason.INFRA_ERROR
     assert output.reward is None
     assert counting.num_open == 0
+
+
+async def test_a_reward_whose_sandbox_fails_is_infrastructure_too(
+    make_player: MakePlayer, request_for: MakeRequest
+) -> None:
+    """Not a crash of the run, and no reward made of the other columns."""
+    tries = 0
+
+    async def runs_code(output: RolloutOutput) -> float:
+        nonlocal tries
+        tries += 1
+        if tries != 2:
+            raise SandboxError("there are no sandboxes today")
+        return 0.5
+
+    rubric = Rubric({"runs_code": runs_code, "other": lambda _: 1.0})
+    player = make_player(["42"], _make_env(Counting()), score=rubric.score_one)
+    [output] = await collect([request_for()], player)
+    assert output.rewards["runs_code"] == 0.5
+
+    player = make_player(
+        ["42"], _make_env(Counting()), score=rubric.score_one, max_failed_fraction=1.0
+    )
+    [output] = await collect([request_for()], player)
+    assert output.stop_reason == StopReason.INFRA_ERROR
+    assert output.reward is None
+    assert output.error == "there are no sandboxes today"
 
 
 async def test_a_cancelled_run_leaves_none_open(
