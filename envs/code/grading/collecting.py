@@ -8,6 +8,13 @@ import ast
 import copy
 from collections.abc import Iterator, Sequence
 
+from agentgym.envs.code.grading.fixtures import (
+    Fixtures,
+    fixtures_of,
+    is_fixture,
+    is_skipped,
+    set_up,
+)
 from agentgym.envs.code.grading.tests import AssertTest
 from agentgym.errors import ConfigError
 
@@ -80,8 +87,14 @@ def scripts_of(body: Sequence[ast.stmt], functions: Sequence[str]) -> list[Scrip
         functions: names the program defines; `check` is called with the first.
     """
     called = {name for stmt in body for name in _called(stmt)}
-    common = [stmt for stmt in body if not (_is_test(stmt, called) or _starts_tests(stmt))]
-    tests = [script for stmt in body if _is_test(stmt, called) for script in _scripts(stmt)]
+    fixtures = fixtures_of(body)
+    found = [stmt for stmt in body if _is_test(stmt, called)]
+    common = [
+        stmt
+        for stmt in body
+        if stmt not in found and not is_fixture(stmt) and not _starts_tests(stmt)
+    ]
+    tests = [script for stmt in found for script in _scripts(stmt, fixtures)]
     if tests:
         return [[*common, *script] for script in tests]
     if "check" not in called and _defines(body, "check") and functions:
@@ -123,43 +136,64 @@ def _starts_tests(stmt: ast.stmt) -> bool:
     return runs and isinstance(stmt, ast.If | ast.Expr)
 
 
-def _scripts(stmt: ast.stmt) -> Iterator[Script]:
-    if isinstance(stmt, ast.FunctionDef):
-        yield _parametrized(stmt)
+def _scripts(stmt: ast.stmt, fixtures: Fixtures) -> Iterator[Script]:
+    assert isinstance(stmt, ast.FunctionDef | ast.ClassDef)
+    if is_skipped(stmt):
         return
-    assert isinstance(stmt, ast.ClassDef)
+    if isinstance(stmt, ast.FunctionDef):
+        yield _parametrized(stmt, fixtures)
+        return
+    fixtures = {**fixtures, **fixtures_of(stmt.body)}
     before = [
         inner
         for item in stmt.body
         for inner in (_in_setup(item) if isinstance(item, ast.FunctionDef) else [item])
     ]
     for method in _test_methods(stmt):
-        yield [_unbound(item) for item in [*before, *_parametrized(method)]]
+        if not is_skipped(method):
+            yield [_unbound(item) for item in [*before, *_parametrized(method, fixtures)]]
 
 
 def _in_setup(method: ast.FunctionDef) -> list[ast.stmt]:
     return method.body if method.name in ("setUp", "setUpClass", "setup_method") else []
 
 
-def _parametrized(function: ast.FunctionDef) -> Script:
-    """Its body, within a loop for every `pytest.mark.parametrize`."""
-    body: Script = list(function.body)
-    for decorator in reversed(function.decorator_list):
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("parametrize"):
-            body = [_loop(decorator, body)]
+def _parametrized(function: ast.FunctionDef, fixtures: Fixtures) -> Script:
+    """Its fixtures and its body, within a loop for every `pytest.mark.parametrize`."""
+    decorators = [
+        each
+        for each in reversed(function.decorator_list)
+        if isinstance(each, ast.Call) and ast.unparse(each.func).endswith("parametrize")
+    ]
+    given = [name for each in decorators for name in _parameters(each)]
+    body: Script = [*set_up(function, fixtures, given), *function.body]
+    for decorator in decorators:
+        body = [_loop(decorator, body)]
     return body
 
 
+def _parameters(decorator: ast.Call) -> list[str]:
+    names = ast.literal_eval(decorator.args[0])
+    return [n.strip() for n in names.split(",") if n.strip()] if isinstance(names, str) else names
+
+
 def _loop(decorator: ast.Call, body: Script) -> ast.stmt:
-    names, values = decorator.args[:2]
-    if isinstance(names, ast.Constant):
-        target = str(names.value)
-    else:
-        target = ", ".join(ast.literal_eval(names))
-    loop = parse(f"for {target.strip().rstrip(',')} in _:\n    pass")[0]
+    loop = parse(f"for {', '.join(_parameters(decorator))} in _:\n    pass")[0]
     assert isinstance(loop, ast.For)
-    loop.iter, loop.body = values, body
+    loop.iter, loop.body = decorator.args[1], body
+    if isinstance(loop.iter, ast.List | ast.Tuple):
+        rows = [_row(each) for each in loop.iter.elts]
+        loop.iter = ast.List([row for row in rows if row is not None], ast.Load())
     return loop
+
+
+def _row(value: ast.expr) -> ast.expr | None:
+    """One round of a parametrised test; `None` if nothing is claimed of it."""
+    if not (isinstance(value, ast.Call) and ast.unparse(value.func).endswith("param")):
+        return value
+    if any(mark in ast.unparse(each) for each in value.keywords for mark in ("skip", "xfail")):
+        return None
+    return value.args[0] if len(value.args) == 1 else ast.Tuple(value.args, ast.Load())
 
 
 def _unbound(stmt: ast.stmt) -> ast.stmt:
