@@ -1,12 +1,13 @@
 """The code grader in a real sandbox: programs, functions, asserts, workspaces, answers, forms."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from agentgym.envs.code.answers import program_of
 from agentgym.envs.code.formats.pairs import plain_test
 from agentgym.envs.code.grading import (
     AssertTest,
@@ -19,14 +20,27 @@ from agentgym.envs.code.grading import (
     read_tests,
 )
 from agentgym.errors import ConfigError
-from agentgym.rewards.formats import think_answer
+from agentgym.rewards.formats import react_action, think_answer
 from agentgym.rewards.math import grade as same_answer
-from agentgym.tools.sandbox.base import SandboxSpec
+from agentgym.tools.sandbox.base import Outcome, SandboxSpec
 from agentgym.tools.sandbox.limits import Limits
 from agentgym.tools.sandbox.shared import shared_provider
 
 Case = Mapping[str, Any]
-_LIMITS = {"timeout_s": "cpu_s", "memory_limit_mb": "memory_mb"}
+_LIMITS = {
+    "cpu_s": "cpu_s",
+    "memory_limit_mb": "memory_mb",
+    "memory_mb": "memory_mb",
+    "time_limit_s": "cpu_s",
+    "timeout": "cpu_s",
+    "timeout_s": "cpu_s",
+    "wall_s": "wall_s",
+}
+
+
+def _holds_code(text: str) -> bool:
+    parts = think_answer(text)
+    return parts is not None and program_of(parts[1]) is not None
 
 
 def run(case: Case) -> Mapping[str, Any]:
@@ -38,14 +52,17 @@ def run(case: Case) -> Mapping[str, Any]:
         return _MODES[mode](case)
     except ConfigError as error:
         told = {"raises": error, "message": str(error), "error": str(error)}
-        return told | {"exception": True, "passed": False}
+        return told | {"exception": True, "passed": False, "reward": 0.0}
 
 
 def _program(case: Case) -> Mapping[str, Any]:
     code = _text(case, "code")
-    if "message" in case:
-        code = extract_program(case["message"], language=case.get("language") or "python")
-    entry = case.get("entry")
+    for key in ("message", "completion", "response"):
+        if key in case:
+            code = extract_program(case[key], language=case.get("language") or "python")
+    entry = case.get("entry") or case.get("function") or case.get("method")
+    if "class" in case:
+        entry = f"{case['class']}.{entry}"
     tests = [_test(test, case, entry) for test in case["tests"]]
 
     async def graded() -> Graded:
@@ -56,7 +73,9 @@ def _program(case: Case) -> Mapping[str, Any]:
 
 
 def _workspace(case: Case) -> Mapping[str, Any]:
-    files = dict(case.get("code_files") or {}) | dict(case.get("agent_writes") or {})
+    written = dict(case.get("agent_writes") or {})
+    inside = {path: text for path, text in written.items() if not path.startswith(("/", ".."))}
+    files = dict(case.get("code_files") or {}) | inside
 
     async def graded() -> Graded:
         provider = await shared_provider()
@@ -72,19 +91,33 @@ def _answer(case: Case) -> Mapping[str, Any]:
 
 
 def _form(case: Case) -> Mapping[str, Any]:
-    if case["pattern"] != "one <think> block then one <answer> block":
+    if case["pattern"] not in _FORMS:
         pytest.fail(f"unknown form {case['pattern']!r}")
-    fits = think_answer(case["prediction"]) is not None
+    fits = _FORMS[case["pattern"]](case["prediction"])
     return {"format_reward": float(fits), "reward": float(fits), "passed": fits}
 
 
+_FORMS: dict[str, Callable[[str], bool]] = {
+    "one <think> block then one <answer> block": lambda text: think_answer(text) is not None,
+    "one <think> block then one <answer> block with fenced code": _holds_code,
+    "one Action and one Action Input after <think>": lambda text: react_action(text) is not None,
+}
+_STATUSES = {
+    Outcome.CPU_LIMIT: "timeout",
+    Outcome.WALL_TIMEOUT: "timeout",
+    Outcome.MEMORY_LIMIT: "memory_limit",
+    Outcome.OUTPUT_LIMIT: "output_limit",
+}
 _MODES = {
     "answer": _answer,
     "assert": _program,
     "asserts": _program,
     "call": _program,
+    "class": _program,
     "format": _form,
     "function": _program,
+    "method": _program,
+    "pytest": lambda case: _workspace(case) if "true_tests" in case else _program(case),
     "stdin": _program,
     "stdio": _program,
     "stdout": _program,
@@ -104,7 +137,7 @@ def _test(given: Any, case: Case, entry: str | None) -> StdioTest | CallTest | A
     if isinstance(test, StdioTest):
         changed = {"compare": compare or "exact"} | ({"tol": tol} if tol is not None else {})
     elif isinstance(test, CallTest):
-        changed = {"tol": tol}
+        changed = {"tol": 1e-6 if tol is None and compare == "float" else tol}
     else:
         changed = {"setup": case.get("setup") or test.setup}
     return read_tests([{**test.model_dump(), **changed}])[0]
@@ -132,12 +165,20 @@ def _made(parts: Case) -> str:
     return f"{parts.get('prefix') or ''}{text}{parts.get('suffix') or ''}"
 
 
+def _status(graded: Graded) -> str:
+    """Of the first run that did not end well, in the words of the contract."""
+    ends = [result.outcome for result in graded.results if result.outcome is not Outcome.OK]
+    return _STATUSES.get(ends[0], "error") if ends else "ok"
+
+
 def _said(graded: Graded) -> Mapping[str, Any]:
     return {
         "passed": graded.all_passed,
         "reward": graded.fraction,
         "fraction": graded.fraction,
         "num_passed": sum(graded.passed),
+        "num_tests": len(graded.passed),
+        "status": _status(graded),
         "results": list(graded.passed),
         "outcomes": [result.outcome.value for result in graded.results],
         "reasons": [result.reason for result in graded.results],
