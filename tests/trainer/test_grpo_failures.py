@@ -16,7 +16,7 @@ from trainer_kit import steps, weights
 from agentgym.engines.scripted import CallableEngine
 from agentgym.engines.transformers import transformers_engine
 from agentgym.envs import Env
-from agentgym.errors import UsageError
+from agentgym.errors import SandboxError, UsageError
 from agentgym.registry import LOSSES
 from agentgym.rollout.collect import TooManyFailuresError
 from agentgym.trainer.grpo import AgentGRPOTrainer
@@ -88,6 +88,31 @@ class TestFailures:
         log = steps(trainer)
         assert sum(row["failed"] for row in log) > 0
         assert all(row["failed"] == row["unscored"] for row in log)
+
+    def test_sandboxes_that_fail_are_counted_and_too_many_stop_the_run(
+        self, make_trainer: MakeTrainer, words_env: type[Env]
+    ):
+        """Tried again, then left out; a machine without any is no reason to go on learning."""
+
+        class SometimesDown(words_env):  # type: ignore[misc,valid-type]
+            def step(self, action: Any) -> Any:
+                if len(action.content) % 4 == 0:
+                    raise SandboxError("no sandbox")
+                return super().step(action)
+
+        class Down(words_env):  # type: ignore[misc,valid-type]
+            def step(self, action: Any) -> Any:
+                raise SandboxError("no sandbox")
+
+        trainer = make_trainer({"env": SometimesDown}, max_failed_fraction=1.0, max_steps=2)
+        trainer.train()
+
+        log = steps(trainer)
+        assert sum(row["stop/infra_error"] for row in log) > 0
+        assert sum(row["failed_attempts"] for row in log) > 0
+        assert all(row["failed"] == row["unscored"] for row in log)
+        with pytest.raises(TooManyFailuresError, match=r"8/8 .*infra_error 8.*no sandbox"):
+            make_trainer({"env": Down}).train()
 
     def test_an_interrupt_leaves_no_thread_and_no_env(
         self, make_trainer: MakeTrainer, words_env: type[Env]
