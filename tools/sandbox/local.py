@@ -48,8 +48,6 @@ class Link(Protocol):
 
     async def close(self) -> None: ...
 
-    def end(self) -> None: ...
-
 
 class Wall(Protocol):
     """What a sandbox is called by."""
@@ -157,12 +155,6 @@ class LocalSandbox:
             await asyncio.shield(self._drop())
         for link in list(self._ending):  # by a call that was cancelled
             await asyncio.shield(link.close())
-
-    def end(self) -> None:
-        """`close` from a thread without a loop."""
-        self._closed = True
-        if self._connection is not None:
-            self._connection.end()
 
     async def _run(self, steps: "Sequence[_Step]", *before: requests.Request) -> list[ExecResult]:
         """The results of steps, whatever happens to the sandbox between them."""

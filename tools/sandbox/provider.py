@@ -39,10 +39,12 @@ class LocalProvider:
 
     async def open(self, spec: SandboxSpec | None = None) -> LocalSandbox:
         """See `SandboxProvider`."""
-        if self._closed:
-            raise SandboxError(f"{self.backend}: this provider of sandboxes has been closed")
+        self._refuse_if_closed()
         spec = spec or SandboxSpec()
         connection = await self._connect(spec)
+        if self._closed:  # meanwhile
+            await connection.close()
+            self._refuse_if_closed()
         sandbox = LocalSandbox(
             self._launcher,
             spec,
@@ -79,6 +81,10 @@ class LocalProvider:
         await spawner.run(lambda: None)
         while self._warm:
             await self._warm.popleft().close()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise SandboxError(f"{self.backend}: this provider of sandboxes has been closed")
 
     async def _connect(self, spec: SandboxSpec) -> Connection:
         """A connection that is ready, tried several times."""

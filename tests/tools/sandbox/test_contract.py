@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from sandbox_kit import open_provider
 
 from agentgym.errors import SandboxError, ToolError
 from agentgym.tools.sandbox.base import (
@@ -249,6 +250,20 @@ async def test_close_twice_is_fine_and_a_closed_sandbox_says_so(provider: Sandbo
         await sandbox.run_cell("1")
     with pytest.raises(SandboxError):
         await sandbox.run_tests(ADD, [Call(function="add", args=[1, 1])])
+
+
+async def test_a_closed_provider_opens_no_more(provider: SandboxProvider):
+    """Nor does it leave open what was being opened."""
+    name = "unsafe" if provider.level == Level.NONE else provider.backend
+    async with open_provider(name) as other:
+        opening = asyncio.create_task(other.open())
+        await asyncio.sleep(0)
+        await other.aclose()
+
+        with pytest.raises(SandboxError, match="closed"):
+            await opening
+        with pytest.raises(SandboxError, match="closed"):
+            await other.open()
 
 
 async def test_a_cancelled_call_leaves_a_sandbox_that_can_be_closed(provider: SandboxProvider):

@@ -192,10 +192,6 @@ class Machine:
             except ServiceError:
                 await asyncio.sleep(backoff_s(attempt, self._service.rng))
 
-    def end(self) -> None:
-        """Leave it to the sweep, for callers without an event loop."""
-        self._over = True
-
 
 def _portions(asked: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
     """As many at a time as can be answered in one go; one portion of none if there are none."""

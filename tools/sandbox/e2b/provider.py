@@ -74,11 +74,16 @@ class E2BProvider:
             leases=Leases(connection),
         )
         self._open: set[LocalSandbox] = set()
+        self._closed = False
 
     async def open(self, spec: SandboxSpec | None = None) -> E2BSandbox:
         """See `SandboxProvider`."""
+        self._refuse_if_closed()
         spec = spec or SandboxSpec()
         machine = await self._connect(spec)
+        if self._closed:  # meanwhile
+            await machine.close()
+            self._refuse_if_closed()
         sandbox = E2BSandbox(spec, self._connect, machine, forget=self._open.discard)
         self._open.add(sandbox)
         return sandbox
@@ -98,8 +103,13 @@ class E2BProvider:
 
     async def aclose(self) -> None:
         """See `SandboxProvider`; looks for machines whose creation was never answered, too."""
+        self._closed = True
         await asyncio.gather(*(sandbox.close() for sandbox in list(self._open)))
         await in_thread(self._service.leases.sweep)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise SandboxError(f"{self.backend}: this provider of sandboxes has been closed")
 
     @property
     def _gaps(self) -> tuple[str, ...]:
