@@ -111,7 +111,13 @@ def test_lists_and_help_load_no_torch():
 
 
 @pytest.mark.parametrize(
-    "line", ["envs --names", "tools --json", "train --help", "rollout --policy oracle --n 2"]
+    "line",
+    [
+        "envs --names",
+        "tools --json",
+        "train --help",
+        pytest.param("rollout --policy oracle --n 2", marks=pytest.mark.slow),
+    ],
 )
 def test_a_reader_that_is_gone_ends_a_command_quietly(line: str):
     """`| head` has read enough."""
@@ -167,6 +173,7 @@ def test_an_oracle_rollout_is_perfect_and_leaves_one_line_each(run, tmp_path: Pa
     assert "\x1b[" not in out
 
 
+@pytest.mark.slow
 def test_any_number_of_trajectories_begins_at_once(tmp_path: Path):
     """Whoever wants many can look at the first ones while the others are played."""
     out_file = tmp_path / "out.jsonl"

@@ -2,6 +2,10 @@
 
 from types import ModuleType
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_the_page_is_what_the_script_writes(table: ModuleType):
     """Run `python benchmarks/template_table.py` after a change."""

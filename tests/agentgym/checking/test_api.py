@@ -29,6 +29,7 @@ class Unsolved(ToolEnv):
         return {"correct": float(episode.answer == "a purple elephant")}
 
 
+@pytest.mark.slow
 def test_a_bundled_env_passes_as_a_class() -> None:
     """Without its name, so only the name is not checked; another process finds the class."""
     report = check_env(CalculatorEnv, env_args={"levels": [1]}, num_tasks=4)

@@ -251,6 +251,7 @@ def test_the_wall_holds(attack: Attack, decoys: Decoys):
     assert harm(attack, decoys, wall) == []
 
 
+@pytest.mark.slow
 @attacks
 def test_without_its_rule_the_attack_succeeds(attack: Attack):
     """So the rule is what held it, and the attack is one."""
