@@ -72,6 +72,7 @@ def _answer(value: Any, has_value: bool, max_bytes: int) -> str:
 
 def _split(code: str, file: str) -> "tuple[Any, Any]":
     """The statements, and the expression at the end if there is one, compiled."""
+    code = code.removeprefix("\ufeff")
     program.remember_source(code, file)
     tree = compile(code, file, "exec", ast.PyCF_ONLY_AST)  # ast.parse would be seen in tracebacks
     assert isinstance(tree, ast.Module)

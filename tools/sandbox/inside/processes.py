@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
-_ROUNDS = 200
+_PATIENCE_S = 10.0
 _CAP_KILL = 5
 
 
@@ -18,6 +18,8 @@ class Process(NamedTuple):
     pid: int
     parent: int
     is_zombie: bool
+    is_running: bool
+    """Or would be, if a core were free."""
     own_cpu_s: float
     children_cpu_s: float
     """Of the children it has waited for."""
@@ -60,7 +62,8 @@ def _read(path: str, pid: int) -> "Process | None":
     own, children = (sum(map(int, fields[i : i + 2])) / _TICKS for i in (11, 13))
     rss = int(fields[21]) * _PAGE_MB
     is_zombie = fields[0] in (b"Z", b"X")
-    return Process(pid, int(fields[1]), is_zombie, own, children, int(fields[17]), rss)
+    is_running = fields[0] == b"R"
+    return Process(pid, int(fields[1]), is_zombie, is_running, own, children, int(fields[17]), rss)
 
 
 def waited_s(pid: int) -> float:
@@ -134,7 +137,8 @@ class Family:
             return False
         found = False
         before: set[int] = set()
-        for _ in range(_ROUNDS):
+        deadline = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline:
             self._halt()
             others = [p for p in self.members() if p.pid != spared]
             living = [p.pid for p in others if not p.is_zombie]

@@ -5,6 +5,7 @@ there too, which gives it nothing: it may return any value it likes.
 """
 
 import atexit
+import gc
 import json
 import linecache
 import os
@@ -19,13 +20,15 @@ from agentgym.tools.sandbox.inside.child import RESULT
 
 _OWN_FILES = "<agentgym sandbox>"
 _FILE = "main.py"
+_MAIN, _SOLUTION = "__main__", "solution"
+_LONG = 64
 
 
 def run_script(program: str) -> NoReturn:
     """Run it as `__main__`, as `python main.py` does, and end."""
     sys.argv = [_FILE]
     sys.path.insert(0, os.getcwd())
-    end(_guarded(lambda: load(program, "__main__")))
+    end(_guarded(lambda: load(program, _MAIN)))
 
 
 def run_call(program: str, name: str, args: Any, kwargs: Any, max_bytes: int) -> NoReturn:
@@ -33,7 +36,7 @@ def run_call(program: str, name: str, args: Any, kwargs: Any, max_bytes: int) ->
     sys.path.insert(0, os.getcwd())
 
     def call() -> None:
-        module = load(program, "solution")
+        module = load(program, _SOLUTION)
         report_value(_find(module, name)(*args, **kwargs), max_bytes)
 
     end(_guarded(call))
@@ -44,7 +47,7 @@ def run_expression(program: str, case: "dict[str, Any]", max_bytes: int) -> NoRe
     sys.path.insert(0, os.getcwd())
 
     def evaluate() -> None:
-        names = load(program, "solution").__dict__
+        names = load(program, _SOLUTION).__dict__
         exec(compile(case["setup"], "setup.py", "exec"), names)
         report_value(eval(compile(case["source"], "expression.py", "eval"), names), max_bytes)
 
@@ -53,6 +56,7 @@ def run_expression(program: str, case: "dict[str, Any]", max_bytes: int) -> NoRe
 
 def load(program: str, name: str) -> ModuleType:
     """A module made from the program's text."""
+    program = program.removeprefix("\ufeff")
     module = ModuleType(name)
     module.__dict__["__file__"] = _FILE
     sys.modules[name] = module
@@ -91,7 +95,7 @@ def exit_code_of(error: SystemExit) -> int:
     if error.code is None:
         return 0
     if isinstance(error.code, int):
-        return error.code & 0xFF
+        return error.code & 0xFF if error.code.bit_length() < _LONG else 0xFF
     print(error.code, file=sys.stderr)
     return 1
 
@@ -110,16 +114,39 @@ def _guarded(body: Any) -> int:
 
 
 def end(code: int) -> NoReturn:
-    """Leave as an interpreter does: threads waited for, exit functions run, streams flushed."""
+    """Leave as an interpreter does: threads waited for, exit functions run, streams flushed.
+
+    Then the program's names go, and with them files that it has left open.
+    """
     try:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+        if len(sys._current_frames()) == 1:
+            _forget_names()
+        _flush()
     except BaseException as error:
         print_error(error)
         code = code or 120
     os._exit(code)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
+
+
+def _forget_names() -> None:
+    """Those with an underscore first, as the interpreter does it."""
+    for module in (_MAIN, _SOLUTION):
+        names = sys.modules[module].__dict__ if module in sys.modules else {}
+        for is_private in (True, False):
+            for name in [name for name in names if isinstance(name, str)]:
+                if name.startswith("_") == is_private and name != "__builtins__":
+                    names[name] = None
+    gc.collect()
 
 
 def _find(module: ModuleType, name: str) -> Any:

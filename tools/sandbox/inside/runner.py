@@ -94,7 +94,7 @@ class Runner:
                 empty(scratch)
 
     def _shell(self, request: dict[str, Any]) -> dict[str, Any]:
-        argv = ["/bin/sh", "-c", request["command"]]
+        argv = [b"/bin/sh", b"-c", _bytes(request["command"])]
         return self._once(
             lambda: os.execve(argv[0], argv, os.environ),
             request["limits"],
@@ -185,7 +185,11 @@ class Runner:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogateescape")
+    """Halves of pairs, which no file could hold either, become question marks."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="replace")
 
 
 def _discard(fd: int) -> None:

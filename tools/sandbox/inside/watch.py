@@ -14,8 +14,11 @@ from agentgym.tools.sandbox.inside.output import Output
 TICK_S = 0.05
 _GRACE_S = 1.0
 _CHUNK = 2**18
+_REPORT_BYTES = 2**17
+"""Beside a value: how it looks, and names of classes."""
 _INTERRUPTED = ("cpu", "wall", "starved")
 """Limits after which the interpreter of the cells may go on, if it stops by itself."""
+_BEARABLE = (*_INTERRUPTED, None)
 
 
 class HostGoneError(Exception):
@@ -138,7 +141,7 @@ class Watch:
             self._forget(fd)
             return False
         if fd == self._child.result:
-            room = self._limits["value_bytes"] + 4096 - len(self._result)
+            room = self._limits["value_bytes"] + _REPORT_BYTES - len(self._result)
             self._result += data[: max(0, room)]
         else:
             self._outputs[fd].add(data)
@@ -168,13 +171,11 @@ class Watch:
             return
 
     def _check(self) -> None:
+        passed = self._passed_limit()
         if self._interrupted_at is not None:
-            if time.monotonic() - self._interrupted_at > _GRACE_S:
+            if passed not in _BEARABLE or time.monotonic() - self._interrupted_at > _GRACE_S:
                 self._kill()
             return
-        passed = self._meter.passed_limit()
-        if passed is None and sum(o.total for o in self._outputs.values()) > self._flood:
-            passed = "flood"
         if passed is None or self._is_over():
             return
         self._killed = passed
@@ -183,6 +184,11 @@ class Watch:
             self._signal(signal.SIGINT)
         else:
             self._kill()
+
+    def _passed_limit(self) -> str | None:
+        passed = self._meter.passed_limit()
+        flooded = sum(output.total for output in self._outputs.values()) > self._flood
+        return "flood" if flooded else passed
 
     @property
     def _flood(self) -> int:
