@@ -265,11 +265,11 @@ class $f:
         kind="class",
         entries=("Limiter", "Gate", "Guard"),
         values={"k": (2, 3, 4), "span": (5, 10, 20, 30)},
-        statement="Write a class `$f()` that lets things pass. `ask(who, time)` returns whether "
-        "somebody may pass at that time: at most $k times in any $span seconds, so that an earlier "
-        "pass counts as long as fewer than $span seconds went by since. Only those who passed "
-        "count. Times are whole seconds and never go back. `passed(who)` returns how often "
-        "somebody ever passed.",
+        statement="Write a class `$f()` that lets people pass. `ask(who, time)` returns whether "
+        "that person may pass at that time: each one at most $k times in any $span seconds, "
+        "whatever the others do, so that an earlier pass counts as long as fewer than $span "
+        "seconds went by since. What was refused does not count. Times are whole seconds and never "
+        "go back. `passed(who)` returns how often that person ever passed.",
         solution="""
 class $f:
     def __init__(self):

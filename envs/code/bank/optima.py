@@ -58,7 +58,7 @@ def $f(a, b):
             )
         },
         statement="Coins are worth $coins. Write a function `$f(amount)` that returns the smallest "
-        "number of coins whose sum is the amount (at least 0), or -1 if there are none.",
+        "number of coins whose sum is the amount (0 to 3000), or -1 if there are none.",
         solution="""
 def $f(amount):
     best = [0]
@@ -207,8 +207,8 @@ def $f(bookings):
         level=5,
         entries=("ways", "stairs", "climbs"),
         values={"steps": ((1, 2), (1, 3), (2, 3), (1, 2, 4), (2, 5)), "mod": (997, 1009, 10007)},
-        statement="Write a function `$f(n, broken)` that counts the ways to climb n stairs (at "
-        "least 0) with steps of $steps stairs at a time, without stepping on a stair whose number "
+        statement="Write a function `$f(n, broken)` that counts the ways to climb n stairs (0 "
+        "to 3000) with steps of $steps stairs at a time, without stepping on a stair whose number "
         "is in the list broken (stairs are numbered from 1 to n). Return the remainder of that "
         "number divided by $mod.",
         solution="""

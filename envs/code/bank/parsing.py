@@ -131,8 +131,8 @@ def $f(n):
         entries=("rotate", "spin", "cycle"),
         values={"side": ("left", "right"), "k": range(2, 8)},
         statement="Write a function `$f(items, times)` that moves the elements of a list by $k "
-        "places to the $side, as often as `times` says; what falls out at one end comes in at the "
-        "other. The list that was given must not change.",
+        "places to the $side, as often as `times` says, which may be many millions; what falls out "
+        "at one end comes in at the other. The list that was given must not change.",
         solution="""
 def $f(items, times):
     if not items:
@@ -199,8 +199,9 @@ def $f(numbers):
         entries=("merge_spans", "covered", "unite"),
         values={"k": range(0, 12)},
         statement="Write a function `$f(spans)` that merges spans `[start, end]` of whole numbers "
-        "that overlap, touch, or have at most $k between the end of one and the start of the next, "
-        "and returns the merged ones by their start. They come in any order.",
+        "that overlap, touch, or are so close that the start of the later one is at most $k above "
+        "the end of the earlier one, and returns the merged ones by their start. They come in any "
+        "order.",
         solution="""
 def $f(spans):
     merged = []

@@ -83,7 +83,7 @@ def solve(text):
         values={"k": (2, 3, 4, 5, 6), "order": ("alphabet", "length")},
         statement="Print the $k most frequent words of the input, one per line, with a blank and "
         "how often they come; capital letters are as small ones. Words that are equally frequent "
-        "come in order of their $order (of equal length, of the alphabet). There may be fewer.",
+        "are sorted by $order, and those of equal length by alphabet. There may be fewer.",
         solution="""
 from collections import Counter
 
@@ -197,10 +197,10 @@ def solve(text):
         kind="program",
         values={"eq": ("=", ":", "->"), "mark": ("#", ";", "%")},
         statement="Each line of the input is empty, a comment that begins with `$mark`, or a "
-        "setting `name $eq value`, with or without blanks around each part. A later setting of the "
-        "same name replaces an earlier one, at its first place; a setting without a value removes "
-        "the name. Print what is left, one per line: the name, `$eq` and the value without "
-        "blanks between them; or `empty`.",
+        "setting `name $eq value`; there may be blanks before and after each of these parts. A "
+        "later setting of the same name replaces an earlier one, at its place; a setting without a "
+        "value removes the name, which is a new one if it comes again. Print what is left, one per "
+        "line: the name, `$eq` and the value without blanks between them; or `empty`.",
         solution="""
 def solve(text):
     settings = {}
