@@ -7,9 +7,10 @@ trajectory: no policy is paid or punished for a machine.
 from dataclasses import dataclass, field
 
 from agentgym.envs.code.answers import program_of
-from agentgym.envs.code.challenge import challenge_of
+from agentgym.envs.code.challenge import Challenge, challenge_of
 from agentgym.envs.code.grading import extract_program, grade
 from agentgym.envs.code.scoring import verdict_on
+from agentgym.errors import ConfigError
 from agentgym.messages import merged
 from agentgym.rewards.rubric import Score
 from agentgym.tools.sandbox.base import SandboxProvider, SandboxSpec
@@ -44,7 +45,7 @@ class CodeReward:
             SandboxError: the infrastructure failed.
             ConfigError: the task has no tests, or some that cannot be run.
         """
-        challenge = challenge_of(task)
+        challenge = _tests_of(task)
         program = extract_program(_last_words(output))
         if program is None:
             return 0.0
@@ -61,6 +62,14 @@ class CodeReward:
 
 
 code = CodeReward()
+
+
+def _tests_of(task: Task) -> Challenge:
+    """What is tested; the question may be put in words of the env's own."""
+    try:
+        return challenge_of(task.model_copy(update={"data": {"statement": "?", **task.data}}))
+    except ConfigError as error:
+        raise ConfigError(f"reward 'code': task {task.id!r}: {error}") from error
 
 
 def _last_words(output: RolloutOutput) -> str | None:

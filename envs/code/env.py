@@ -81,6 +81,7 @@ class CodeEnv(ToolEnv):
         self.levels = checked_levels(levels, LEVELS)
         self.partial = partial
         self.sandbox = SandboxSpec(limits=_limits(limits or {}), packages=tuple(packages))
+        tools = [tools] if isinstance(tools, str) else tools
         self.tools = tuple(each for name in tools for each in self._tools_named(name))
         self._problems = None if file is None else read_file(file)
 
@@ -163,6 +164,8 @@ class CodeEnv(ToolEnv):
 
 def _limits(given: Mapping[str, Any]) -> Limits:
     known = [field.name for field in fields(Limits)]
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"limits must be a mapping, such as {{'cpu_s': 4}}, got {given!r}")
     for name in given.keys() - set(known):
         raise ConfigError(f"limits has no {name!r}; known: {', '.join(known)}")
     for name, value in given.items():

@@ -89,8 +89,16 @@ async def test_a_sandbox_that_fails_fails_the_trajectory():
 
 
 async def test_tasks_without_tests_are_the_callers_fault():
-    with pytest.raises(ConfigError, match="format"):
+    """Said with the reward and the task: an env that names no tests was asked for `code`."""
+    with pytest.raises(ConfigError, match=r"reward 'code': task 't': .*format"):
         await score(RIGHT, task=Task(id="t", data={"question": "?"}))
+
+
+async def test_tests_are_enough():
+    """An env words its questions itself; its tasks need no statement."""
+    task = Task(id="t", data={"tests": [{"stdin": "1 2\n", "expected": "3\n"}]})
+
+    assert await score(RIGHT, task=task) == 1.0
 
 
 async def test_it_is_registered():

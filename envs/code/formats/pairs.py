@@ -4,6 +4,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
+from agentgym.envs.code.answers import program_of
 from agentgym.envs.code.formats.problem import CodeProblem
 from agentgym.envs.code.formats.values import decoded, first_of, text_of, unpacked, unwrapped
 from agentgym.envs.code.grading.tests import AssertTest, CallTest, StdioTest, read_tests
@@ -43,8 +44,8 @@ def _id(row: Row, index: int) -> str:
 
 def _solution(row: Row) -> str:
     found = first_of(row, "solution", "canonical_solution", "code", "gold_standard_solution")
-    if isinstance(found, str):
-        return found
+    if isinstance(found, str):  # some come as answers, in a fence
+        return program_of(found) or found if found.lstrip().startswith("```") else found
     several = first_of(row, "solutions")
     several = decoded(several, "solutions") if isinstance(several, str) else several
     is_list = isinstance(several, list) and several and isinstance(several[0], str)
@@ -177,7 +178,10 @@ def _contest_tests(group: Row) -> Tests:
 
 def from_tests(row: Row, index: int) -> CodeProblem:
     """Plain rows: `tests`, or one `stdin` and `expected`; see `plain_test`."""
-    given = unwrapped(first_of(row, "tests", "test_cases", "hidden_tests") or [row], "tests")
+    given = first_of(row, "tests", "test_cases", "hidden_tests")
+    if given is None:
+        given = [row] if "stdin" in row else []
+    given = unwrapped(given, "tests")
     if isinstance(given, dict) and {"inputs", "outputs"} <= given.keys():
         return from_apps({**row, "input_output": given}, index)
     given = [given] if isinstance(given, dict) else given

@@ -100,9 +100,16 @@ def read_file(path: str | Path, *, format: str | None = None) -> list[CodeProble
     return problems_of(readers[path.suffix](path), format=format)
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path.name} cannot be read: {error}") from error
+
+
 def _read_jsonl(path: Path) -> list[dict[str, Any]]:
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+    for number, line in enumerate(_text(path).split("\n"), start=1):
         if line.strip():
             rows.append(_row(line, f"{path.name}:{number}"))
     return rows
@@ -120,7 +127,7 @@ def _row(text: str, where: str) -> dict[str, Any]:
 
 def _read_json(path: Path) -> list[dict[str, Any]]:
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = json.loads(_text(path))
     except ValueError as error:
         raise ConfigError(f"{path.name} is no JSON: {error}") from error
     rows = rows.get("data", [rows]) if isinstance(rows, dict) else rows

@@ -257,6 +257,8 @@ def test_problems_of_a_file_are_in_one_split_each(tmp_path: Path):
         ({"limits": {"cpu": 1}}, "limits has no 'cpu'"),
         ({"limits": {"cpu_s": "1"}}, "must be a number"),
         ({"limits": {"cpu_s": 0}}, "cpu_s=0"),
+        ({"limits": 3}, "limits must be a mapping"),
+        ({"tools": "pyhton"}, "got 'pyhton'"),
         ({"file": "nowhere.jsonl"}, "nowhere.jsonl"),
     ],
 )

@@ -324,6 +324,19 @@ async def test_packed_tests_cannot_run_code(capsys: pytest.CaptureFixture[str]):
     assert "unpickled" not in capsys.readouterr().out
 
 
+async def test_a_solution_in_a_fence_is_its_program():
+    """As PrimeIntellect's come; else every oracle's answer would be a fence in a fence."""
+    row = {**ROWS["open-r1"], "gold_standard_solution": f"```python\n{ADD.rstrip()}\n```"}
+
+    assert problem_of(row).solution.rstrip() == ADD.rstrip()
+
+
+async def test_a_row_whose_tests_are_empty_has_none():
+    """Its keys are no test's, so it is not told that they are no known form of one."""
+    with pytest.raises(ConfigError, match="problem '0' has no tests"):
+        problem_of({"statement": "S", "public_tests": [], "hidden_tests": []})
+
+
 async def test_two_problems_of_one_id_are_refused():
     """One would hide the other."""
     with pytest.raises(ConfigError, match="two problems have the id '3'"):
@@ -370,6 +383,15 @@ async def test_files_of_no_known_form_are_refused(tmp_path: Path, name: str, tex
 
     with pytest.raises(ConfigError, match=words):
         read_file(tmp_path / name)
+
+
+async def test_a_file_that_is_no_text_is_said(tmp_path: Path):
+    """By its name, not by Python's exception alone."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\x80\n")
+
+    with pytest.raises(ConfigError, match=r"a\.jsonl cannot be read: 'utf-8'"):
+        read_file(path)
 
 
 async def test_a_missing_file_is_said(tmp_path: Path):
