@@ -8,6 +8,7 @@ import base64
 import errno
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -25,6 +26,7 @@ from agentgym.tools.sandbox.syscalls import this_machine
 
 KERNEL_ABI = landlock.version()
 _DEVICES = ["/dev/null", "/dev/zero", "/dev/urandom"]
+_LONGEST_S = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,10 +142,12 @@ def _be_the_runner(
     attack: Callable[[Decoys], Any], decoys: Decoys, wall: Wall, fd: int
 ) -> NoReturn:
     try:
+        _end_by_itself()
         os.setsid()
         confinement = Confinement(_config(decoys, wall))
         child = os.fork()
         if child == 0:
+            _end_by_itself()
             os.setsid()
             os.chdir(decoys.workdir)
             system.prctl(system.PR_SET_DUMPABLE, 1)
@@ -154,6 +158,12 @@ def _be_the_runner(
     except BaseException as error:  # noqa: BLE001 - there is nobody in here to raise it to
         os.write(fd, f"{type(error).__name__}: {error}".encode())
     os._exit(0)
+
+
+def _end_by_itself() -> None:
+    """Should the tests be killed, or an attack never end."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_LONGEST_S)
 
 
 def _try(attack: Callable[[Decoys], Any], decoys: Decoys) -> str:

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from counting_kit import Counting
@@ -17,6 +18,10 @@ from agentgym.messages import Message, assistant
 
 TASKS = Path(__file__).parent / "harbor_tasks"
 HELLO = ("write_file", {"path": "hello.txt", "content": "Hello, world!\n"})
+
+
+def slow(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def _env(path: Path) -> tuple[HarborEnv, Counting]:
@@ -273,23 +278,23 @@ async def test_the_agent_never_sees_the_tests() -> None:
         ("echo 1e0 > /logs/verifier/reward.txt; exit 3", 1.0, ""),
         ('echo \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json', 0.5, ""),
         ("echo nan > /logs/verifier/reward.txt", 0.0, "refused: reward = nan"),
-        ("echo inf > /logs/verifier/reward.txt", 0.0, "refused: reward = inf"),
-        ("echo 1.01 > /logs/verifier/reward.txt", 0.0, "not from 0 to 1"),
+        slow("echo inf > /logs/verifier/reward.txt", 0.0, "refused: reward = inf"),
+        slow("echo 1.01 > /logs/verifier/reward.txt", 0.0, "not from 0 to 1"),
         ("echo -- -1 > /logs/verifier/reward.txt", 0.0, "refused"),
-        ("echo yes > /logs/verifier/reward.txt", 0.0, "refused"),
-        (": > /logs/verifier/reward.txt", 0.0, "refused"),
+        slow("echo yes > /logs/verifier/reward.txt", 0.0, "refused"),
+        slow(": > /logs/verifier/reward.txt", 0.0, "refused"),
         ("echo '{\"reward\": NaN}' > /logs/verifier/reward.json", 0.0, "refused: reward = nan"),
         ("echo '{\"reward\": true}' > /logs/verifier/reward.json", 0.0, "is no number"),
-        ('echo \'{"reward": "1"}\' > /logs/verifier/reward.json', 0.0, "is no number"),
-        ("echo '[1]' > /logs/verifier/reward.json", 0.0, "no numbers by name"),
-        ("echo '{}' > /logs/verifier/reward.json", 0.0, "no numbers by name"),
-        ("echo '{' > /logs/verifier/reward.json", 0.0, "refused"),
-        ("ln -s /etc/hostname /logs/verifier/reward.txt", 0.0, "wrote no reward"),
+        slow('echo \'{"reward": "1"}\' > /logs/verifier/reward.json', 0.0, "is no number"),
+        slow("echo '[1]' > /logs/verifier/reward.json", 0.0, "no numbers by name"),
+        slow("echo '{}' > /logs/verifier/reward.json", 0.0, "no numbers by name"),
+        slow("echo '{' > /logs/verifier/reward.json", 0.0, "refused"),
+        slow("ln -s /etc/hostname /logs/verifier/reward.txt", 0.0, "wrote no reward"),
         ("mkfifo /logs/verifier/reward.txt", 0.0, "wrote no reward"),
         ("yes 1 | head -n 200000 > /logs/verifier/reward.txt", 0.0, "wrote no reward"),
         ("exit 0", 0.0, "wrote no reward"),
         ("kill -9 $$", 0.0, "wrote no reward"),
-        pytest.param("while :; do :; done", 0.0, "ended in", marks=pytest.mark.slow),
+        slow("while :; do :; done", 0.0, "ended in"),
     ],
 )
 async def test_only_a_number_from_0_to_1_is_a_reward(

@@ -26,6 +26,10 @@ from agentgym.tools.sandbox.limits import Limits
 COUNT = "[open('runs', 'a').write('x'), len(open('runs').read())][1]"
 
 
+def slow(value: Any) -> Any:
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 @pytest.fixture
 async def service() -> AsyncIterator[StandIn]:
     async with stand_in(wall()) as service:
@@ -43,7 +47,7 @@ async def sandbox(service: StandIn) -> AsyncIterator[E2BSandbox]:
 # run once
 
 
-@pytest.mark.parametrize("drop", ["before", "midway", "after"])
+@pytest.mark.parametrize("drop", [slow("before"), "midway", slow("after")])
 async def test_a_broken_connection_runs_nothing_twice(
     service: StandIn, sandbox: E2BSandbox, drop: str
 ):
@@ -57,7 +61,7 @@ async def test_a_broken_connection_runs_nothing_twice(
     assert len(service.created) == 1
 
 
-@pytest.mark.parametrize("interrupts", [True, False])
+@pytest.mark.parametrize("interrupts", [True, slow(False)])
 async def test_code_under_way_goes_on_when_the_connection_breaks(
     service: StandIn, sandbox: E2BSandbox, interrupts: bool
 ):
@@ -71,7 +75,7 @@ async def test_code_under_way_goes_on_when_the_connection_breaks(
     assert len(service.created) == 1
 
 
-@pytest.mark.parametrize("status", [429, 502, 503])
+@pytest.mark.parametrize("status", [slow(429), 502, slow(503)])
 async def test_a_busy_service_is_asked_again_for_the_same_call(
     service: StandIn, sandbox: E2BSandbox, status: int
 ):

@@ -60,7 +60,7 @@ async def test_retry_after_is_honoured(service: StandIn):
     assert service.count("create") == 2
 
 
-@pytest.mark.parametrize("status", [500, slow(429), slow(502), slow(503)])
+@pytest.mark.parametrize("status", [slow(500), slow(429), slow(502), slow(503)])
 async def test_a_busy_service_is_asked_again(service: StandIn, status: int):
     service.fail("create", Fault(status=status), Fault(status=status))
     async with provided(service) as provider:
@@ -303,7 +303,7 @@ def leave(service: StandIn, how: str) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.parametrize("how", ["end", slow("raise"), slow("wait")])
+@pytest.mark.parametrize("how", [slow("end"), slow("raise"), slow("wait")])
 async def test_nothing_is_left_when_the_process_ends(service: StandIn, how: str):
     """By its last line, by an error, or by Ctrl-C."""
     process = leave(service, how)
