@@ -153,77 +153,6 @@ class $f:
             self.d.move_to_end(k)
         return self.d[k]
 """,
-    "window_mean": """
-class $f:
-    def __init__(self):
-        self.x = []
-
-    def add(self, n):
-        self.x.append(n)
-        return $what(self.x[-$k:])
-
-    def undo(self):
-        if self.x:
-            self.x.pop()
-        return len(self.x)
-""",
-    "scoreboard": """
-class $f:
-    def __init__(self):
-        self.p = {}
-        self.g = {}
-
-    def play(self, a, b, x, y):
-        for t, u, v in ((a, x, y), (b, y, x)):
-            self.p[t] = self.p.get(t, 0) + (
-                $win if u > v else $draw if u == v else 0
-            )
-            self.g[t] = self.g.get(t, 0) + u - v
-
-    def points(self, t):
-        return self.p.get(t, 0)
-
-    def table(self):
-        return sorted(self.p, key=lambda t: (-self.p[t], -self.g[t], t))
-""",
-    "stock": """
-class $f:
-    def __init__(self):
-        self.d = {}
-
-    def bring(self, n, k):
-        self.d[n] = self.d.get(n, 0) + k
-        return self.d[n]
-
-    def order(self, n, k):
-        if n not in self.d:
-            return 0
-        self.d[n] -= min(k, self.d[n])
-        return self.d[n]
-
-    def short(self):
-        return sorted(n for n, v in self.d.items() if v < $k)
-""",
-    "account": """
-class $f:
-    def __init__(self, start):
-        self.b = start
-        self.n = 0
-
-    def put(self, n):
-        self.b += n
-        return self.b
-
-    def take(self, n):
-        if self.b - n - $fee < $low:
-            return None
-        self.b -= n + $fee
-        self.n += 1
-        return self.b
-
-    def fees(self):
-        return $fee * self.n
-""",
     "rising": """
 from functools import lru_cache
 
@@ -276,30 +205,6 @@ def $f(bs):
         return max(g(i + 1), bs[i][2] + g(j))
 
     return g(0)
-""",
-    "edit_price": """
-from functools import lru_cache
-import sys
-
-sys.setrecursionlimit(10000)
-
-
-def $f(a, b):
-    @lru_cache(None)
-    def d(i, j):
-        if i == 0:
-            return j * $add
-        if j == 0:
-            return i * $drop
-        if a[i - 1] == b[j - 1]:
-            return d(i - 1, j - 1)
-        return min(
-            d(i - 1, j) + $drop,
-            d(i, j - 1) + $add,
-            d(i - 1, j - 1) + $swap,
-        )
-
-    return d(len(a), len(b))
 """,
     "shared_thread": """
 from functools import lru_cache
@@ -442,22 +347,6 @@ def solve(text):
     out.append(" ".join(cur))
     return "\\n".join(out)
 """,
-    "in_base": """
-def $f(n):
-    if n < 0:
-        return "-" + $f(-n)
-    return str(n) if n < $k else $f(n // $k) + str(n % $k)
-""",
-    "streak": """
-def $f(a):
-    if not a:
-        return 0
-    runs = [1]
-    for x, y in zip(a, a[1:]):
-        ok = y - x >= $k if "$how" == "more" else x - y >= $k
-        runs.append(runs[-1] + 1 if ok else 1)
-    return max(runs)
-""",
     "run_lengths": """
 import re
 
@@ -471,33 +360,5 @@ def $f(s):
         s,
         flags=re.S,
     )
-""",
-    "columns": """
-def solve(text):
-    rows = [l.split(" ") for l in text.strip().split("\\n")]
-    ws = [max(len(r[i]) for r in rows) + $k for i in range(len(rows[0]))]
-    return "\\n".join(
-        "".join(c.ljust(w, "$pad") for c, w in zip(r, ws)) for r in rows
-    )
-""",
-    "old_numerals": """
-def $f(n):
-    s = ""
-    for i, c in enumerate("$signs"):
-        w = $fives ** (3 - i)
-        s += c * (n // w)
-        n %= w
-    return s
-""",
-    "matrix_lines": """
-def solve(text):
-    v = list(map(int, text.split()))
-    r, c = v[:2]
-    m = [v[2 + i * c : 2 + i * c + c] for i in range(r)]
-    if "$what" == "column":
-        m = list(zip(*m))
-    s = [sum(x) for x in m]
-    b = max(s) if "$best" == "largest" else min(s)
-    return f"{s.index(b) + 1} {b}"
 """,
 }
