@@ -1,7 +1,7 @@
 """Waiting for foreign coroutines, whether they let themselves be cancelled or not.
 
-A deadline is for the work itself: what it waits for its turn at something that all share is not
-counted, or whoever holds that up would fail everybody behind.
+A deadline is for the work itself. What it waits for its turn at something that all share is not
+counted, or whoever holds that up would fail everybody behind; nor is what has limits of its own.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ GRACE_S = 5.0
 _LATE_S = 0.02
 """A loop that is less behind than this is not busy."""
 _STEP = 0.01
-"""Of what is allowed: how much is given at least to work that has waited for its turn."""
+"""Of what is allowed: how much is given at least to work whose waits do not count."""
 _left_behind: "set[asyncio.Task[Any]]" = set()
 _keeper: threading.Thread | None = None
 _abandoned: set[threading.Thread] = set()
@@ -42,7 +42,7 @@ def something_is_left_behind() -> bool:
 
 
 class _Waits:
-    """How long the work of one deadline has waited for its turn."""
+    """How long the work of one deadline has waited without being counted."""
 
     def __init__(self) -> None:
         self._num, self._since, self._ended_s = 0, 0.0, 0.0
@@ -72,8 +72,8 @@ _waits: ContextVar[tuple[_Waits, ...]] = ContextVar("waits", default=())
 
 
 @contextmanager
-def queueing() -> Iterator[None]:
-    """Waiting for one's turn, which no deadline of `bounded` counts."""
+def uncounted() -> Iterator[None]:
+    """A wait that ends by itself, such as one for a turn; no deadline of `bounded` counts it."""
     around = _waits.get()
     for waits in around:
         waits.begin()
@@ -95,7 +95,7 @@ async def bounded(
 
     Args:
         work: foreign code.
-        timeout_s: longest it may take without what it spends in `queueing`, on a loop that keeps
+        timeout_s: longest it may take without what it waits in `uncounted`, on a loop that keeps
             up; on one that does not, up to twice as long.
         grace_s: how long it may clean up after that; `GRACE_S` if left out.
 
@@ -134,7 +134,7 @@ async def _done_in_time(task: "asyncio.Task[Any]", timeout_s: float, waits: _Wai
     """Whether it is done; where the loop is late to ask, the work was late to go on too.
 
     What the loop was late by is added, as long as it is late, up to as much again as was allowed,
-    and what was spent on waiting for a turn, in steps that are worth a look.
+    and so are waits that do not count, in steps that are worth a look.
     """
     clock = asyncio.get_running_loop().time
     allowed, spare, waited_s = timeout_s, timeout_s, 0.0
@@ -142,11 +142,11 @@ async def _done_in_time(task: "asyncio.Task[Any]", timeout_s: float, waits: _Wai
         ends = clock() + allowed
         await asyncio.wait({task}, timeout=allowed)
         late = min(clock() - ends, spare)
-        queued = waits.seconds - waited_s
-        if task.done() or (late < _LATE_S and queued <= 0):
+        excused = waits.seconds - waited_s
+        if task.done() or (late < _LATE_S and excused <= 0):
             return task.done()
-        late, waited_s = max(late, 0.0), waited_s + queued
-        step = max(queued, _STEP * timeout_s) if queued > 0 else 0.0
+        late, waited_s = max(late, 0.0), waited_s + excused
+        step = max(excused, _STEP * timeout_s) if excused > 0 else 0.0
         allowed, spare = late + step, spare - late
 
 

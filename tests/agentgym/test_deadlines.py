@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from agentgym.deadlines import SelfCancelledError, bounded, queueing
+from agentgym.deadlines import SelfCancelledError, bounded, uncounted
 
 
 async def many_awaits() -> str:
@@ -74,7 +74,7 @@ async def test_waiting_for_a_turn_does_not_count() -> None:
     """Of an outer deadline either; waits at the same time are waited for once."""
 
     async def wait(seconds: float) -> None:
-        with queueing():
+        with uncounted():
             await asyncio.sleep(seconds)
 
     async def work() -> str:
@@ -90,7 +90,7 @@ async def test_what_hangs_after_its_turn_has_come_ends() -> None:
     """It gets what it was allowed, and no more."""
 
     async def work() -> None:
-        with queueing():
+        with uncounted():
             await asyncio.sleep(0.3)
         await asyncio.sleep(60)
 

@@ -95,6 +95,18 @@ async def test_a_reward_whose_sandbox_fails_is_infrastructure_too(
     assert output.error == "there are no sandboxes today"
 
 
+async def test_code_cannot_look_like_an_env_that_hangs(
+    make_player: MakePlayer, request_for: MakeRequest
+) -> None:
+    """Else a policy that expects a bad reward would sleep until it is left out."""
+    sleep = CALL.replace("6 * 7", "import time; time.sleep(2)")
+    player = make_player([sleep, "no idea"], _make_env(Counting()), env_timeout_s=1.5)
+    [output] = await collect([request_for()], player)
+
+    assert output.stop_reason == StopReason.FINAL_ANSWER
+    assert output.reward == 0.0
+
+
 async def test_a_cancelled_run_leaves_none_open(
     make_player: MakePlayer, request_for: MakeRequest
 ) -> None:

@@ -117,7 +117,8 @@ class Connection:
                 async with asyncio.timeout(timeout_s):
                     answer = await self._receive()
                 take(answer)
-            await sending
+            async with asyncio.timeout(timeout_s):
+                await sending
         except TimeoutError as error:
             raise LostError(f"no answer within {timeout_s:g} s") from error
         except OSError as error:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
+from agentgym.deadlines import uncounted
 from agentgym.errors import SandboxError, ToolError
 from agentgym.tools.sandbox import requests
 from agentgym.tools.sandbox.base import (
@@ -157,15 +158,20 @@ class LocalSandbox:
             await asyncio.shield(link.close())
 
     async def _run(self, steps: "Sequence[_Step]", *before: requests.Request) -> list[ExecResult]:
-        """The results of steps, whatever happens to the sandbox between them."""
+        """The results of steps, whatever happens to the sandbox between them.
+
+        They have limits of their own. If a deadline around counted them as well, code could wait
+        until that has passed, and so look like an env that hangs.
+        """
         results: list[ExecResult] = []
-        async with self._turn:
-            while len(results) < len(steps):
-                async with self._slots.take() as queue_s:
-                    await self._try(steps, before, results)
-                    results[:] = [replace(r, queue_s=r.queue_s or queue_s) for r in results]
-                if len(results) < len(steps):
-                    results.append(await self._repeat(steps[len(results)], before))
+        with uncounted():
+            async with self._turn:
+                while len(results) < len(steps):
+                    async with self._slots.take() as queue_s:
+                        await self._try(steps, before, results)
+                        results[:] = [replace(r, queue_s=r.queue_s or queue_s) for r in results]
+                    if len(results) < len(steps):
+                        results.append(await self._repeat(steps[len(results)], before))
         return results
 
     async def _try(

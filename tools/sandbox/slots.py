@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from agentgym.deadlines import queueing
+from agentgym.deadlines import uncounted
 from agentgym.errors import ConfigError
 
 
@@ -54,7 +54,7 @@ class Slots:
             waiter = _Waiter(loop, loop.create_future(), num)
             self._waiting.append(waiter)
         try:
-            with queueing():
+            with uncounted():
                 await waiter.turn
         except asyncio.CancelledError:
             self._give_up(waiter)

@@ -10,7 +10,7 @@ import random
 import threading
 import time
 
-from agentgym.deadlines import queueing
+from agentgym.deadlines import uncounted
 from agentgym.errors import ConfigError
 
 BASE_S, MOST_S = 0.5, 20.0
@@ -44,7 +44,7 @@ class Rate:
         """Until it is one's turn."""
         delay = self._reserve()
         if delay > 0:
-            with queueing():
+            with uncounted():
                 await asyncio.sleep(delay)
 
     def pause(self, seconds: float) -> None:
