@@ -157,6 +157,23 @@ async def test_a_machine_that_says_nothing_is_replaced(service: StandIn, sandbox
     assert len(service.running) == 1
 
 
+async def test_signs_of_life_put_the_end_off_but_not_for_ever():
+    """Code that is root in its machine could send them itself."""
+
+    async def listen() -> None:
+        async with asyncio.timeout(0.2) as limit:
+            ear = answers.Ear(limit, 0.2, 0.6)
+            while True:
+                ear.hear(SimpleNamespace(line="x"))
+                await asyncio.sleep(0.02)
+
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await listen()
+
+    assert 0.5 < time.monotonic() - started < 5
+
+
 async def test_an_interpreter_started_anew_is_not_taken_for_the_old_one(
     service: StandIn, sandbox: E2BSandbox
 ):
@@ -195,6 +212,17 @@ async def test_code_that_ends_its_machine_cannot_choose_to_be_unscored(
     assert not result.has_value
     assert len(service.created) == 2
     assert (await sandbox.run_cell("'and on it goes'")).ok
+
+
+async def test_code_that_dies_by_the_clock_is_to_blame(sandbox: E2BSandbox):
+    """A cell that ran well when it was sent, and ends the machine when it is done again."""
+    needs_a_wall()
+    bomb = f"open({POWER_OFF!r}, 'w').close()\n    time.sleep(9)"
+    await sandbox.run_cell(f"import time\nif time.time() > {time.time() + 2}:\n    {bomb}")
+    await asyncio.sleep(2)
+    result = await sandbox.run_cell(f"if True:\n    {bomb}")
+
+    assert (result.outcome, result.blame) == (Outcome.LOST, "code")
 
 
 @pytest.mark.parametrize(

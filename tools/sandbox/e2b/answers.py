@@ -16,17 +16,25 @@ MOST_BYTES = 64 * 2**20
 
 
 class Ear:
-    """Puts a limit off as long as something is heard, but not without end."""
+    """Puts a limit off as long as something is heard, but not without end.
 
-    def __init__(self, limit: asyncio.Timeout, silence_s: float) -> None:
+    Args:
+        limit: of the call that is listened to.
+        silence_s: how long it may say nothing.
+        most_s: how long it may take, whatever it says.
+    """
+
+    def __init__(self, limit: asyncio.Timeout, silence_s: float, most_s: float) -> None:
         self._limit, self._silence_s = limit, silence_s
+        self._last = asyncio.get_running_loop().time() + most_s
         self._heard = 0
 
     def hear(self, message: Any) -> None:
         self._heard += len(message.line)
         if self._heard > MOST_BYTES:
             raise ValueError(f"the machine sent more than {MOST_BYTES} bytes")
-        self._limit.reschedule(asyncio.get_running_loop().time() + self._silence_s)
+        patience = asyncio.get_running_loop().time() + self._silence_s
+        self._limit.reschedule(min(patience, self._last))
 
 
 class Answer(NamedTuple):

@@ -117,18 +117,20 @@ class Machine:
         marker = uuid.uuid4().hex
         silence_s = self._service.terms.silence_s
         patience_s = silence_s + (seconds if again else 0.0)
+        most_s = seconds + patience_s + silence_s
         try:
             async with asyncio.timeout(patience_s) as limit:
-                ear = answers.Ear(limit, silence_s)
+                ear = answers.Ear(limit, silence_s, most_s)
                 with boundary(ServiceError, "running code"):
                     execution = await self._remote.run_code(
                         bundle.cell(question, marker),
                         on_stdout=ear.hear,
                         on_stderr=ear.hear,
-                        timeout=seconds + patience_s + silence_s,
+                        timeout=most_s,
                     )
         except TimeoutError:
-            raise LostError(f"the machine said nothing for {silence_s:g} s") from None
+            what = f"nothing for {silence_s:g} s, or no answer within {most_s:g} s"
+            raise LostError(f"the machine said {what}") from None
         answer = answers.read(execution, marker)
         self._token = answer.token
         return answer.answers, answer.lost
