@@ -41,6 +41,7 @@ from agentgym.envs.code.grading.statements import (
     is_print,
     names_of_objects,
     outermost,
+    pairs_of,
     stand_in_for,
     unpacked,
 )
@@ -209,12 +210,13 @@ class _Walk:
             return
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         value = self.scope.resolved(node.value)
-        if not all(isinstance(target, ast.Name) for target in targets):
+        pairs = pairs_of(targets, value)
+        if not pairs and not all(isinstance(target, ast.Name) for target in targets):
             self._assign_parts(targets, value)
             return
-        for target in targets:
-            assert isinstance(target, ast.Name)
-            self._bind(target.id, value)
+        names = [(target.id, value) for target in targets if isinstance(target, ast.Name)]
+        for name, part in pairs or names:
+            self._bind(name, part)
 
     def _assign_parts(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
         """Unpacked values, items and attributes."""
@@ -368,9 +370,6 @@ class _Walk:
                 self._bind_constant(name, value)
             self._run(node.body)
 
-    def _pass(self, node: ast.Pass) -> None:
-        """Nothing to follow."""
-
     def _branch(self, node: ast.If) -> None:
         test = node.test
         if "__name__" in free_names(test):
@@ -394,5 +393,5 @@ _HANDLERS: dict[type[ast.stmt], Callable[[_Walk, Any], None]] = {
     ast.If: _Walk._branch,
     ast.Import: _Walk._import,
     ast.ImportFrom: _Walk._import,
-    ast.Pass: _Walk._pass,
+    ast.Pass: lambda _walk, _node: None,
 }

@@ -68,7 +68,8 @@ class Graded:
     results: tuple[TestResult, ...]
     """In the order of the tests."""
     tamper_resistance: Literal["full", "partial"] = "full"
-    """Partial where test code that could not be rewritten handled the program's answers."""
+    """Partial where test code that could not be rewritten handled the program's answers, or the
+    program was asked how its own objects compare."""
 
     @property
     def passed(self) -> tuple[bool, ...]:
@@ -128,7 +129,7 @@ class Grading:
             await self._ask(sandbox, program, others, patience_s=_PATIENCE_S if in_time else 0.0)
             played = await self._judge(sandbox, program, plans, jobs)
         results = [_result_of(i, p, jobs, played.get(i)) for i, p in enumerate(plans)]
-        is_partial = any(each.proxied for each in plans)
+        is_partial = any(each.is_partial for each in plans)
         resistance: Literal["full", "partial"] = "partial" if is_partial else "full"
         return Graded(results=tuple(results), tamper_resistance=resistance)
 

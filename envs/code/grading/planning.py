@@ -30,6 +30,11 @@ class Plan(NamedTuple):
     """Of a test that could not be rewritten."""
 
     @property
+    def is_partial(self) -> bool:
+        """Whether more than plain data of the program has a say."""
+        return bool(self.proxied) or any(check.trusting for check in self.checks)
+
+    @property
     def cases(self) -> list[Case]:
         """What is run with the program."""
         if isinstance(self.test, StdioTest):

@@ -2,7 +2,8 @@
 
 `assert sorted(f(3)) == [1, 2]` asks `sorted(f(3))` and judges `_v0 == [1, 2]`. The questions are
 asked beside the program and hold nothing that is expected of it; the judgement is made elsewhere,
-over plain data.
+over plain data. What two objects of the program's own classes are to each other only the program
+can tell: such a comparison is asked as a whole, and trusted.
 """
 
 import ast
@@ -36,9 +37,12 @@ _MATERIALISERS = frozenset(
         "str",
         "sum",
         "tuple",
+        "vars",
     ]
 )
 """Make plain data of an object, and are told nothing of what is expected."""
+_OF_OBJECTS = frozenset(["abs", "bool", "hash"])
+"""Likewise, where it is an object; of data they are part of the judgement."""
 _OPAQUE = (
     ast.Lambda,
     ast.ListComp,
@@ -64,6 +68,8 @@ class Check(NamedTuple):
     judge_setup: str = ""
     raises: bool = False
     """Whether what is asked for is the exception of the one question, as [class names, message]."""
+    trusting: bool = False
+    """Whether the program says itself how two of its objects compare."""
 
 
 def split(condition: ast.expr, scope: Scope) -> Check:
@@ -77,7 +83,7 @@ def split(condition: ast.expr, scope: Scope) -> Check:
     assert isinstance(judgement, ast.expr)
     if not splitter.questions:
         raise NotRewritable("a condition does not ask the program")
-    return checked(splitter.questions, judgement, scope)
+    return checked(splitter.questions, judgement, scope)._replace(trusting=splitter.trusting)
 
 
 def checked(
@@ -113,12 +119,16 @@ class _Splitter(ast.NodeTransformer):
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.questions: list[ast.expr] = []
+        self.trusting = False
 
     def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.expr):
             if not self.scope.touches_program(node):
                 return node
             if is_question(node, self.scope):
+                return self._ask(node)
+            if _is_among_objects(node, self.scope):
+                self.trusting = True
                 return self._ask(node)
             if isinstance(node, _OPAQUE):
                 raise NotRewritable(f"a {type(node).__name__} uses the program")
@@ -130,6 +140,39 @@ class _Splitter(ast.NodeTransformer):
         return ast.Name(id=name, ctx=ast.Load())
 
 
+def _is_among_objects(node: ast.expr, scope: Scope) -> bool:
+    """Whether it says how objects of the program's own classes are to each other, and no more."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        all_own = all(is_question(side, scope) for side in sides)
+        return all_own and any(_is_object(side, scope) for side in sides)
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+        return False
+    is_check = node.func.id == "isinstance" and len(node.args) == 2 and not node.keywords
+    return is_check and all(is_question(arg, scope) for arg in node.args)
+
+
+def _is_object(node: ast.expr, scope: Scope) -> bool:
+    """Whether it is an object of the program's own classes, by its looks."""
+    if isinstance(node, ast.BinOp):
+        return _is_object(node.left, scope) or _is_object(node.right, scope)
+    if isinstance(node, ast.UnaryOp):
+        return not isinstance(node.op, ast.Not) and _is_object(node.operand, scope)
+    if isinstance(node, ast.Name):
+        return scope.objects.get(node.id) is False
+    made = node.func if isinstance(node, ast.Call) else None
+    return isinstance(made, ast.Name) and made.id[:1].isupper() and scope.is_of_program(made.id)
+
+
+def _is_reckoned(node: ast.expr, scope: Scope) -> bool:
+    """Whether operators that the program's classes define make it of their objects."""
+    if not _is_object(node, scope):
+        return False
+    parts = [node.left, node.right] if isinstance(node, ast.BinOp) else []
+    parts += [node.operand] if isinstance(node, ast.UnaryOp) else []
+    return bool(parts) and all(isinstance(p, ast.Constant) or _is_inside(p, scope) for p in parts)
+
+
 def is_question(node: ast.expr, scope: Scope) -> bool:
     """Whether the program answers it as a whole."""
     if isinstance(node, ast.Subscript):
@@ -138,13 +181,20 @@ def is_question(node: ast.expr, scope: Scope) -> bool:
         return not isinstance(node, ast.Subscript)
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
         return False
-    makes_plain = node.func.id in _MATERIALISERS and node.func.id not in scope.given
-    alone = len(node.args) == 1 and not node.keywords
-    return makes_plain and alone and is_question(node.args[0], scope)
+    if len(node.args) != 1 or node.keywords or node.func.id in scope.given:
+        return False
+    of_object = node.func.id in _OF_OBJECTS and _is_object(node.args[0], scope)
+    makes_plain = of_object or node.func.id in _MATERIALISERS
+    return makes_plain and is_question(node.args[0], scope)
 
 
 def _is_inside(node: ast.expr, scope: Scope) -> bool:
-    """A chain of calls, attributes and items that begins with a name of the program."""
+    """A chain of calls, attributes and items that begins with a name of the program.
+
+    Or with what operators make of its objects.
+    """
+    if isinstance(node, ast.BinOp | ast.UnaryOp):
+        return _is_reckoned(node, scope)
     if isinstance(node, ast.Name):
         return scope.is_of_program(node.id)
     if isinstance(node, ast.Call):

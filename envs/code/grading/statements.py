@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from agentgym.envs.code.grading.collecting import Script, parse
@@ -39,6 +39,17 @@ def unpacked(target: ast.expr, value: Any) -> Iterator[tuple[str, Any]]:
         raise TypeError("not a name")
     for part, item in zip(target.elts, value, strict=True):
         yield from unpacked(part, item)
+
+
+def pairs_of(targets: Sequence[ast.expr], value: ast.expr) -> list[tuple[str, ast.expr]]:
+    """Names and values of `a, b = f(1), f(2)`; nothing if it is no such assignment."""
+    target = targets[0]
+    if len(targets) > 1 or not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+        return []
+    names = [each.id for each in target.elts if isinstance(each, ast.Name)]
+    is_plain = len(names) == len(target.elts) == len(value.elts)
+    is_apart = free_names(value).isdisjoint(names)
+    return list(zip(names, value.elts, strict=True)) if is_plain and is_apart else []
 
 
 def names_of_objects(script: Script) -> set[str]:
