@@ -93,9 +93,9 @@ async def _play_until_the_end(session: Session, player: Player) -> _Ending:
                 return _Ending(StopReason(await player.scheduler.run(session)))
     except TimeoutError:
         assert deadline.expired()
-        if session.trajectory.turns:
+        if session.trajectory.num_sampled:  # what the policy does with its time is its own
             return _Ending(StopReason.MAX_TIME)
-        return _Ending(StopReason.INFRA_ERROR, f"no turn came to an end within {limit_s:g} s")
+        return _Ending(StopReason.INFRA_ERROR, f"nothing was sampled within {limit_s:g} s")
     except EpisodeError as error:
         return _Ending(_failure_reason(error), str(error))
 

@@ -14,6 +14,7 @@ from agentgym.messages import Message
 from agentgym.rendering import Renderer, renderer_for
 from agentgym.rollout import NextTurn, Player, Scheduler, Trajectory, run_trajectory
 from agentgym.testing import byte_tokenizer
+from agentgym.tools import tool
 from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest, StopReason, Turn
 
 MakePlayer = Callable[..., Player]
@@ -155,6 +156,25 @@ async def test_the_wall_clock_is_a_budget(
     assert output.stop_reason == StopReason.MAX_TIME
     assert output.reward == 0.0
     assert output.num_turns == 1
+
+
+async def test_a_first_turn_that_uses_up_the_clock_is_the_policys(
+    make_player: MakePlayer, request_for: MakeRequest, add_env: type[ToolEnv], call: str
+):
+    """Else a policy could have itself left out by calling something slow at once."""
+
+    @tool(timeout_s=60)
+    async def add(a: int, b: int) -> int:
+        """Add, in a minute."""
+        await asyncio.sleep(60)
+        return a + b
+
+    slow = type("Slow", (add_env,), {"tools": (add,)})
+    player = make_player([call], slow, budget=Budget(max_seconds=0.3))
+    output = await run_trajectory(request_for(1), player)
+
+    assert output.stop_reason == StopReason.MAX_TIME
+    assert output.reward == 0.0
 
 
 async def test_hooks_come_in_their_order(
