@@ -164,10 +164,10 @@ async def test_a_first_turn_that_uses_up_the_clock_is_the_policys(
     """Else a policy could have itself left out by calling something slow at once."""
 
     @tool(timeout_s=60)
-    async def add(a: int, b: int) -> int:
+    async def add(x: int, y: int) -> int:
         """Add, in a minute."""
         await asyncio.sleep(60)
-        return a + b
+        return x + y
 
     slow = type("Slow", (add_env,), {"tools": (add,)})
     player = make_player([call], slow, budget=Budget(max_seconds=0.3))
