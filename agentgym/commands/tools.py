@@ -1,6 +1,7 @@
 """`agentgym tools`: what an agent can call."""
 
 import json
+import math
 from typing import Any
 
 from rich.console import Console
@@ -26,20 +27,22 @@ def tools(settings: ToolsConfig) -> None:
     if settings.names:
         print("\n".join(TOOLS.names()))
         return
-    found = [TOOLS.get(name) for name in TOOLS.names()]
+    found = {name: TOOLS.get(name) for name in TOOLS.names()}
     if settings.json_:
-        print(json.dumps([tool.to_schema() for tool in found], indent=2, ensure_ascii=False))
+        schemas = [tool.to_schema() for tool in found.values()]
+        print(json.dumps(schemas, indent=2, ensure_ascii=False))
         return
     Console().print(_table(found))
 
 
-def _table(found: list[Tool]) -> Table:
+def _table(found: dict[str, Tool]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("tool", "arguments", "timeout", "output", "description"):
         table.add_column(title, overflow="fold")
-    for tool in found:
-        limits = (f"{tool.timeout_s:g} s", f"{tool.max_output_tokens} tokens")
-        table.add_row(tool.name, _arguments(tool.parameters), *limits, tool.description)
+    for name, tool in found.items():
+        timeout = f"{tool.timeout_s:g} s" if math.isfinite(tool.timeout_s) else "none"
+        limits = (timeout, f"{tool.max_output_tokens} tokens")
+        table.add_row(name, _arguments(tool.parameters), *limits, tool.description)
     return table
 
 

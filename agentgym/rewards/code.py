@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from agentgym.envs.code.answers import program_of
 from agentgym.envs.code.challenge import Challenge, challenge_of
+from agentgym.envs.code.formats.pairs import STATEMENTS
 from agentgym.envs.code.grading import extract_program, grade
 from agentgym.envs.code.scoring import verdict_on
 from agentgym.errors import ConfigError
@@ -66,8 +67,10 @@ code = CodeReward()
 
 def _tests_of(task: Task) -> Challenge:
     """What is tested; the question may be put in words of the env's own."""
+    if not task.data.keys() & set(STATEMENTS):
+        task = task.model_copy(update={"data": {"statement": "?", **task.data}})
     try:
-        return challenge_of(task.model_copy(update={"data": {"statement": "?", **task.data}}))
+        return challenge_of(task)
     except ConfigError as error:
         raise ConfigError(f"reward 'code': task {task.id!r}: {error}") from error
 

@@ -148,6 +148,15 @@ def test_tables_say_what_an_env_pays_and_takes(run):
     assert all(word in out for word in ("calculator v0", "correct x0.9", "levels=(1, 2, 3)"))
 
 
+def test_tools_are_listed_by_the_names_they_are_asked_for(run):
+    """Two may be called `python` by models; what has no timeout does not say `inf`."""
+    _, out, _ = run("tools")
+
+    firsts = [line.split(" ")[0] for line in out.splitlines()]
+    assert firsts.count("python") == firsts.count("python_numpy") == 1
+    assert "inf" not in out.split()
+
+
 def test_tool_schemas_are_openai_functions(run):
     """Other programs read them."""
     schemas = json.loads(run("tools", "--json")[1])

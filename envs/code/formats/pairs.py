@@ -1,5 +1,6 @@
 """Formats whose tests are inputs and outputs, of a program or of a function."""
 
+import ast
 import builtins
 from collections.abc import Sequence
 from typing import Any
@@ -25,15 +26,17 @@ from math import inf, gcd, comb, ceil, floor, sqrt
 from string import *
 """
 """What problems of the form `class Solution` take for granted: their head names `List`."""
-_STATEMENTS = ("statement", "question", "problem", "prompt", "description", "text")
+_CALLS = ("functional", "function_call")
+STATEMENTS = ("statement", "question", "problem", "prompt", "description", "text")
+"""Keys of what is asked, the first that is filled."""
 
 
 def _statement(row: Row) -> str:
-    found = first_of(row, *_STATEMENTS)
+    found = first_of(row, *STATEMENTS)
     if isinstance(found, list):  # a chat
         found = next((m["content"] for m in reversed(found) if m.get("role") == "user"), None)
     if not isinstance(found, str):
-        raise ConfigError(f"a row has no statement: one of {', '.join(_STATEMENTS)}")
+        raise ConfigError(f"a row has no statement: one of {', '.join(STATEMENTS)}")
     return found
 
 
@@ -178,10 +181,10 @@ def _contest_tests(group: Row) -> Tests:
 
 def from_tests(row: Row, index: int) -> CodeProblem:
     """Plain rows: `tests`, or one `stdin` and `expected`; see `plain_test`."""
-    given = first_of(row, "tests", "test_cases", "hidden_tests")
+    given = first_of(row, "tests", "test_cases", "hidden_tests", "test")
     if given is None:
         given = [row] if "stdin" in row else []
-    given = unwrapped(given, "tests")
+    given = _listed(given)
     if isinstance(given, dict) and {"inputs", "outputs"} <= given.keys():
         return from_apps({**row, "input_output": given}, index)
     given = [given] if isinstance(given, dict) else given
@@ -196,6 +199,18 @@ def from_tests(row: Row, index: int) -> CodeProblem:
         preamble=row.get("preamble") or "",
         solution=_solution(row),
     )
+
+
+def _listed(given: Any) -> Any:
+    """The value of a cell of tests, which may be JSON in a text, or test code."""
+    try:
+        return unwrapped(given, "tests")
+    except ConfigError:
+        try:
+            ast.parse(given)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise ConfigError(f"tests is no JSON, and no Python: {given[:60]!r}") from None
+        return [given]
 
 
 def plain_test(given: Any, entry: str | None = None) -> StdioTest | CallTest | AssertTest:
@@ -223,9 +238,29 @@ def plain_test(given: Any, entry: str | None = None) -> StdioTest | CallTest | A
     if "raises" in given and "args" in given and name:
         return _raising(name, given)
     source = next((key for key in ("stdin", "input") if key in given), None)
+    if expected and source == "input" and _is_call(given, entry):
+        return _call_of(given, given[expected], entry)
     if expected and source:
         return StdioTest(stdin=text_of(given[source]), expected=text_of(given[expected]))
     raise ConfigError(f"a test has the keys {', '.join(map(repr, given))}: no known form")
+
+
+def _is_call(given: Row, entry: str | None) -> bool:
+    kind = given.get("testtype") or given.get("type") or ""
+    return kind in _CALLS or (bool(entry) and not kind and isinstance(given["input"], list))
+
+
+def _call_of(given: Row, expected: Any, entry: str | None) -> CallTest:
+    """A call whose arguments are a list, or JSON with a line for each."""
+    metadata = unwrapped(given.get("metadata") or {}, "metadata")
+    name = given.get("fn_name") or metadata.get("func_name") or entry
+    if not name:
+        raise ConfigError("a test that calls a function needs fn_name or metadata.func_name")
+    args = given["input"]
+    if isinstance(args, str):
+        args = [decoded(line, "an argument") for line in args.split("\n") if line.strip()]
+        expected = decoded(expected, "an output")
+    return CallTest(function=str(name), args=tuple(args), expected=expected)
 
 
 def _raising(name: str, given: Row) -> AssertTest:
