@@ -8,7 +8,7 @@ import json
 import os
 import sys
 
-from processes_kit import bwrap_provider, descendants
+from processes_kit import bwrap_provider, descendants, name
 
 from agentgym.tools.sandbox.landlock import LandlockLauncher
 from agentgym.tools.sandbox.provider import LocalProvider
@@ -30,10 +30,20 @@ async def hold(backend: str) -> None:
     provider = bwrap_provider(warm=2) if backend == "bwrap" else LocalProvider(LandlockLauncher())
     sandboxes = [await provider.open() for _ in range(3)]
     calls = [asyncio.create_task(sandbox.run_cell(BUSY)) for sandbox in sandboxes]
-    await asyncio.sleep(1.0)
-    pids = [process.pid for process in descendants(os.getpid())]
+    pids = await _settled()
     print(json.dumps({"pids": pids}), flush=True)
     await asyncio.gather(*calls)
+
+
+async def _settled() -> list[int]:
+    """Everything below this process, once code runs and nothing comes or goes."""
+    before: list[int] = []
+    while True:
+        pids = [process.pid for process in descendants(os.getpid())]
+        if pids == before and "sleep" in map(name, pids):
+            return pids
+        before = pids
+        await asyncio.sleep(0.5)
 
 
 if __name__ == "__main__":

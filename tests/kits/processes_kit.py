@@ -2,15 +2,29 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
 
-from agentgym.tools.sandbox.bwrap import BwrapLauncher, Way
+import pytest
+
+from agentgym.tools.sandbox import bwrap_find
+from agentgym.tools.sandbox.bwrap import BwrapLauncher
 from agentgym.tools.sandbox.inside.processes import Process, read
 from agentgym.tools.sandbox.provider import LocalProvider
 
 
 def bwrap_launcher() -> BwrapLauncher:
-    """Bubblewrap as this user can use it."""
-    return BwrapLauncher("/usr/bin/bwrap", Way.INSIDE if os.getuid() == 0 else Way.NONE)
+    """A new one of bubblewrap's, as this user can use it; skips where it does not start."""
+    found = _bwrap()
+    if found is None:
+        pytest.skip("bubblewrap does not start here")
+    return BwrapLauncher(found.program, found.way)
+
+
+@cache
+def _bwrap() -> BwrapLauncher | None:
+    candidates = bwrap_find.launchers()
+    return next((c for c in candidates if all(probe.ok for probe in c.probes())), None)
 
 
 def bwrap_provider(*, warm: int = 0, slots: int | None = None) -> LocalProvider:
@@ -33,7 +47,15 @@ def alive(pids: Iterable[int]) -> list[int]:
     return [p.pid for p in found if not (p.is_zombie and p.parent == 1)]
 
 
+def name(pid: int) -> str:
+    """Of the program it runs; empty once it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def _everyone() -> Iterator[Process]:
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (process := read(int(name))):
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        if process := read(int(pid)):
             yield process

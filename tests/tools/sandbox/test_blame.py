@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator
 
 import pytest
-from processes_kit import alive, bwrap_launcher, bwrap_provider, descendants
+from processes_kit import alive, bwrap_launcher, bwrap_provider, descendants, name
 
 from agentgym.errors import SandboxError
 from agentgym.tools.sandbox.base import Call, Outcome, Script
@@ -16,7 +16,13 @@ from agentgym.tools.sandbox.local import LocalSandbox
 from agentgym.tools.sandbox.provider import LocalProvider
 
 LAUNCHER, RUNNER = 0, 1
-SLOW = "import time\ndef f(x):\n    time.sleep(0.3)\n    return x\n"
+SLEEPS = "import subprocess\nsubprocess.run(['sleep', '{}'])\n"
+SLOW_IF_ODD = f"""
+def f(x):
+    if x % 2:
+        {SLEEPS.format(0.3).replace(chr(10), ";")}
+    return x
+"""
 
 
 @pytest.fixture
@@ -43,8 +49,15 @@ async def _until_restarted(sandbox: LocalSandbox, first: object) -> None:
         await asyncio.sleep(0.01)
 
 
-async def _kill_after(seconds: float, sandbox: LocalSandbox, which: int) -> None:
-    await asyncio.sleep(seconds)
+async def _until_asleep(sandbox: LocalSandbox) -> None:
+    """Until the code is under way, and has come to where it sleeps."""
+    async with asyncio.timeout(30):
+        while "sleep" not in map(name, _processes(sandbox)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def _kill_asleep(sandbox: LocalSandbox, which: int) -> None:
+    await _until_asleep(sandbox)
     os.kill(_processes(sandbox)[which], signal.SIGKILL)
 
 
@@ -52,7 +65,7 @@ async def test_a_sandbox_killed_from_outside_costs_the_code_nothing(sandbox: Loc
     """The case is tried again, alone and in a fresh sandbox; those before it count."""
     cases = [Call(function="f", args=[n]) for n in range(3)]
     results, _ = await asyncio.gather(
-        sandbox.run_tests(SLOW, cases), _kill_after(0.45, sandbox, RUNNER)
+        sandbox.run_tests(SLOW_IF_ODD, cases), _kill_asleep(sandbox, RUNNER)
     )
 
     assert [result.value for result in results] == [0, 1, 2]
@@ -63,11 +76,11 @@ async def test_a_sandbox_killed_from_outside_costs_the_code_nothing(sandbox: Loc
 async def test_a_launcher_killed_from_outside_costs_the_code_nothing(sandbox: LocalSandbox) -> None:
     """Its sandbox may outlive it, but no longer than the call."""
     (before,), _ = await asyncio.gather(
-        sandbox.run_tests(SLOW, [Call(function="f", args=[7])]),
-        _kill_after(0.2, sandbox, LAUNCHER),
+        sandbox.run_tests(SLOW_IF_ODD, [Call(function="f", args=[7])]),
+        _kill_asleep(sandbox, LAUNCHER),
     )
     first = _processes(sandbox)
-    (after,) = await sandbox.run_tests(SLOW, [Call(function="f", args=[8])])
+    (after,) = await sandbox.run_tests(SLOW_IF_ODD, [Call(function="f", args=[8])])
 
     assert (before.value, after.value) == (7, 8)
     assert not alive(first)
@@ -75,11 +88,11 @@ async def test_a_launcher_killed_from_outside_costs_the_code_nothing(sandbox: Lo
 
 async def test_what_the_cells_knew_is_known_again(sandbox: LocalSandbox) -> None:
     """A trajectory goes on where its sandbox died, files included."""
-    await sandbox.run_cell("import time\nx = 41")
+    await sandbox.run_cell("x = 41")
     await sandbox.write_file("note.txt", b"kept")
     await sandbox.run_shell("echo more >> note.txt")
     result, _ = await asyncio.gather(
-        sandbox.run_cell("time.sleep(0.5)\nx + 1"), _kill_after(0.2, sandbox, RUNNER)
+        sandbox.run_cell(f"{SLEEPS.format(0.3)}x + 1"), _kill_asleep(sandbox, RUNNER)
     )
 
     assert result.value == 42
@@ -90,12 +103,11 @@ async def test_what_the_cells_knew_is_known_again(sandbox: LocalSandbox) -> None
 
 async def test_a_sandbox_that_dies_twice_was_killed_by_the_code(sandbox: LocalSandbox) -> None:
     """A model must not be able to choose infrastructure as its fate."""
-    killing = [_kill_after(0.2, sandbox, RUNNER), _kill_after(0.2, sandbox, RUNNER)]
-    call = asyncio.create_task(sandbox.run_cell("import time\ntime.sleep(5)"))
+    call = asyncio.create_task(sandbox.run_cell(SLEEPS.format(5)))
     first = sandbox._connection
-    await killing[0]
+    await _kill_asleep(sandbox, RUNNER)
     await _until_restarted(sandbox, first)
-    await killing[1]
+    await _kill_asleep(sandbox, RUNNER)
     result = await call
 
     assert result.outcome is Outcome.LOST
@@ -109,12 +121,12 @@ async def test_what_dies_while_it_is_done_again_was_killed_by_the_code(
     sandbox: LocalSandbox,
 ) -> None:
     """Else a cell that dies by the clock, and only then, could choose infrastructure."""
-    await sandbox.run_cell("import time\ntime.sleep(0.5)")
-    call = asyncio.create_task(sandbox.run_cell("time.sleep(5)"))
+    await sandbox.run_cell(SLEEPS.format(0.5))
+    call = asyncio.create_task(sandbox.run_cell(SLEEPS.format(5)))
     first = sandbox._connection
-    await _kill_after(0.2, sandbox, RUNNER)
+    await _kill_asleep(sandbox, RUNNER)
     await _until_restarted(sandbox, first)
-    await _kill_after(0.2, sandbox, RUNNER)
+    await _kill_asleep(sandbox, RUNNER)
     result = await call
 
     assert result.outcome is Outcome.LOST
@@ -126,12 +138,12 @@ async def test_a_call_cancelled_while_the_past_is_done_again_leaves_no_answer_be
     sandbox: LocalSandbox,
 ) -> None:
     """The next call must not read what belongs to the past."""
-    await sandbox.run_cell("import time\nx = 5\ntime.sleep(0.5)\n'past'")
+    await sandbox.run_cell(f"x = 5\n{SLEEPS.format(0.5)}'past'")
     first = sandbox._connection
     os.kill(_processes(sandbox)[RUNNER], signal.SIGKILL)
     call = asyncio.create_task(sandbox.run_cell("x"))
     await _until_restarted(sandbox, first)
-    await asyncio.sleep(0.2)
+    await _until_asleep(sandbox)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
@@ -216,8 +228,8 @@ async def test_a_host_without_descriptors_is_infrastructure(provider: LocalProvi
 async def test_a_cancelled_call_leaves_a_sandbox_that_works(sandbox: LocalSandbox) -> None:
     """What it was doing is undone, and what came before is there."""
     await sandbox.run_cell("x = 5")
-    call = asyncio.create_task(sandbox.run_cell("import time\nx = 6\ntime.sleep(30)"))
-    await asyncio.sleep(0.2)
+    call = asyncio.create_task(sandbox.run_cell(f"x = 6\n{SLEEPS.format(30)}"))
+    await _until_asleep(sandbox)
     processes = _processes(sandbox)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
