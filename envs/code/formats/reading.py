@@ -28,6 +28,7 @@ FORMATS: dict[str, tuple[frozenset[str], Reader]] = {
     "tests": (frozenset({"tests"}), from_tests),
     "test_cases": (frozenset({"test_cases"}), from_tests),
     "hidden_tests": (frozenset({"hidden_tests"}), from_tests),
+    "test": (frozenset({"test"}), from_tests),
     "one_pair": (frozenset({"stdin", "expected"}), from_tests),
 }
 """By name: the keys a row of the format has, and what reads it; the first that fits is taken."""

@@ -259,6 +259,27 @@ async def test_a_class_may_use_what_its_head_takes_for_granted(
     assert await share(provider, problem_of(row), program) == passed
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"tests": [{"input": "3", "output": "9", "testtype": "functional",
+                    "metadata": {"func_name": "f"}}]},
+        {"tests": json.dumps([{"input": "[3]", "output": "9", "type": "function_call"}]),
+         "fn_name": "g"},
+        {"entry": "f", "tests": [{"input": [3], "output": 9}]},
+        {"test": "from solution import f\n\ndef test():\n    assert f(3) == 9\n"},
+        {"tests": "from solution import f\n\ndef test():\n    assert f(3) == 9\n"},
+    ],
+)  # fmt: skip
+async def test_calls_and_code_are_told_from_inputs(provider: SandboxProvider, row: dict[str, Any]):
+    """Else no program could pass, and nobody would be told."""
+    problem = problem_of({"question": "Square.", **row})
+    program = "def f(x):\n    return x * x\n\ndef g(xs):\n    return xs[0] ** 2\n"
+
+    assert await share(provider, problem, program) == 1.0
+    assert await share(provider, problem, "def f(x):\n    return 8") == 0.0
+
+
 async def test_cells_may_be_json_in_json():
     """As some exports of these data sets have them."""
     given = {"fn_name": "f", "inputs": [["1"]], "outputs": ["2"]}
