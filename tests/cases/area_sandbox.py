@@ -104,7 +104,7 @@ class _Program(NamedTuple):
             stdin=str(case.get("stdin") or ""),
             files={name: case["files"][name] for name in case.get("files") or {}},
             repeat=int(case.get("repeat", 1)),
-            cancel_after_s=case.get("cancel_after_s", _CANCEL_S if case.get("cancel") else None),
+            cancel_after_s=_cancel_after_s(case),
         )
 
     async def run(self, sandbox: Sandbox) -> ExecResult | None:
@@ -126,6 +126,12 @@ class _Program(NamedTuple):
             return await sandbox.run_cell(self.code)
         [result] = await sandbox.run_tests(self.code, [Script(stdin=self.stdin)])
         return result
+
+
+def _cancel_after_s(case: Mapping[str, Any]) -> float | None:
+    given = [case[name] for name in ("cancel_after_s", "cancel_after") if name in case]
+    is_cancelled = case.get("cancel") or case.get("cancelled")
+    return float(given[0]) if given else _CANCEL_S if is_cancelled else None
 
 
 def _limits(case: Mapping[str, Any]) -> Limits:
