@@ -85,7 +85,8 @@ for i in range(6):
     if os.fork() == 0:
         kept = bytearray(b'x') * (60 * 2**20)
         time.sleep(30)
-time.sleep(30)
+time.sleep(0.9)
+print('late', flush=True)
 """
     limits = Limits(cpu_s=0.2, wall_s=20, tree_memory_mb=100)
     result = await sandbox.run_cell(code, limits=limits)
@@ -93,14 +94,14 @@ time.sleep(30)
     assert result.state_lost
     assert result.outcome is Outcome.CPU_LIMIT
     assert result.max_rss_mb > 100
-    assert result.wall_s < 1.2
+    assert result.stdout == ""
 
 
 _UNSEEN = {
     "nobody is told of their end": """
 import os, signal, time
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-for n in range(20):
+for n in range(200):
     if os.fork() == 0:
         s = time.process_time()
         while time.process_time() - s < 0.2: pass
@@ -109,7 +110,7 @@ for n in range(20):
 """,
     "nobody waits for them": """
 import os, time
-for n in range(20):
+for n in range(200):
     child = os.fork()
     if child == 0:
         if os.fork() == 0:
