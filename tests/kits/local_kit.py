@@ -16,9 +16,13 @@ def launchers() -> dict[str, Launcher]:
     """What starts here, by name of the level, best first."""
     found: dict[str, Launcher] = {}
     for launcher in known_launchers(SandboxSettings()):
-        if launcher.level.name.lower() not in found and try_start(launcher).ok:
+        if launcher.level.name.lower() not in found and _starts(launcher):
             found[launcher.level.name.lower()] = launcher
     return found
+
+
+def _starts(launcher: Launcher) -> bool:
+    return all(probe.ok for probe in launcher.probes()) and try_start(launcher).ok
 
 
 @cache

@@ -91,6 +91,7 @@ async def test_many_runs_leave_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_forked_child_does_not_keep_a_sandbox_alive(tmp_path: Path) -> None:
     """As workers of a data loader are: they inherit the socket that says the trainer lives."""
+    launcher("bwrap")
     code = f"""
 import asyncio, os, sys, time
 sys.path.insert(0, {str(KIT.parent)!r})
