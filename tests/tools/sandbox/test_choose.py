@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from sandbox_kit import launcher
 
 from agentgym.errors import UsageError
 from agentgym.tools.sandbox import bwrap_find
@@ -40,6 +41,7 @@ def _only_bwrap(monkeypatch: pytest.MonkeyPatch, folder: Path, says: str | None)
 
 def test_the_best_is_chosen_and_says_what_it_lacks() -> None:
     """One line, with the level and the gaps."""
+    launcher("bwrap")
     choice = _choose(SandboxSettings())
 
     assert choice.report.level == Level.NAMESPACES
@@ -63,6 +65,7 @@ def test_a_step_down_is_said_with_the_way_back_up(
     says: str | None, advice: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """No bubblewrap; one that may not make namespaces; one that cannot mount /proc."""
+    launcher("landlock")
     _only_bwrap(monkeypatch, tmp_path, says)
     choice = _choose(SandboxSettings())
 
