@@ -13,20 +13,24 @@ import pytest
 from agentgym.errors import SandboxError
 from agentgym.tools.sandbox.base import Script
 from agentgym.tools.sandbox.landlock import LandlockLauncher
+from agentgym.tools.sandbox.limits import Limits
 from agentgym.tools.sandbox.provider import LocalProvider
 
-SIZE_MB = 150
+SIZE_MB = 24
+LIMITS = Limits(disk_mb=8, file_mb=8)
 FILLS = """
 import os
-try:
-    for n in range(1000):
-        fd = os.open(str(n), os.O_RDWR | os.O_CREAT)
-        os.posix_fallocate(fd, 0, 15 * 2**20)
-        os.close(fd)
-except OSError:
-    os._exit(1)
+for size in (4 * 2**20, 2**20, 2**16):
+    try:
+        for n in range(1000):
+            fd = os.open(f"{size}-{n}", os.O_RDWR | os.O_CREAT)
+            os.posix_fallocate(fd, 0, size)
+            os.close(fd)
+    except OSError:
+        pass
+os._exit(1)
 """
-WRITES = "open('a', 'wb').write(b'x' * 12 * 2**20)"
+WRITES = "open('a', 'wb').write(b'x' * 6 * 2**20)"
 
 
 async def told(program: str, *, others_mb: int) -> str:
@@ -36,7 +40,7 @@ async def told(program: str, *, others_mb: int) -> str:
     with tempfile.TemporaryFile() as file:
         os.posix_fallocate(file.fileno(), 0, others_mb * 2**20)
         try:
-            [result] = await sandbox.run_tests(program, [Script()])
+            [result] = await sandbox.run_tests(program, [Script()], limits=LIMITS)
         except SandboxError:
             return "infra"
         finally:
@@ -53,7 +57,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("program", "others_mb", "blame"), [("FILLS", 1, "code"), ("WRITES", SIZE_MB - 10, "infra")]
+    ("program", "others_mb", "blame"), [("FILLS", 1, "code"), ("WRITES", SIZE_MB - 4, "infra")]
 )
 def test_who_has_filled_it(folder: Path, program: str, others_mb: int, blame: str) -> None:
     """On a small disk of its own."""
