@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym.envs.base import Env, Info, Observation, ResetResult, StepResult, weighted_sum
 from agentgym.envs.contract import as_messages, as_rewards
-from agentgym.errors import EnvError, RewardError, boundary
+from agentgym.errors import ConfigError, EnvError, RewardError, boundary
 from agentgym.messages import Message, ToolResult, system, user
 from agentgym.threads import in_thread
 from agentgym.tools import ToolContext, run_calls
@@ -72,7 +72,15 @@ class ToolEnv(Env):
         raise NotImplementedError(f"{type(self).__name__} must define prompt(task)")
 
     def sandbox_specs(self) -> tuple[SandboxSpec, ...]:
-        """See `Env`."""
+        """See `Env`.
+
+        Raises:
+            ConfigError: `sandbox` is no `SandboxSpec`.
+        """
+        if not isinstance(self.sandbox, SandboxSpec | None):
+            raise ConfigError(
+                f"{type(self).__name__}.sandbox must be a SandboxSpec or None, got {self.sandbox!r}"
+            )
         shared = self.sandbox_provider is None
         return (self.sandbox,) if shared and self.sandbox is not None else ()
 

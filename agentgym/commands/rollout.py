@@ -77,7 +77,7 @@ def rollout(settings: RolloutConfig) -> int:
     plan = _plan(settings, game)
     results = Results(num_kept=max(settings.show, NUM_ROWS))
     done = _done(settings, plan, results)
-    settle_sandbox(settings, game.sandboxes)
+    settle_sandbox(settings, (*game.sandboxes, *rubric.sandbox_specs()))
     language = load_language(
         settings.model or str(TINY_POLICY),
         dialect_name=settings.dialect,

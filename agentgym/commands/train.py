@@ -44,8 +44,8 @@ def train(settings: TrainConfig) -> int:
     if checkpoint is None:
         folder.refuse_unusable()
     game = game_of(resolved.env, resolved.env_args)
-    rubric_of(resolved, game)
-    settle_sandbox(resolved, game.sandboxes, quiet=rank() > 0)
+    rubric = rubric_of(resolved, game)
+    settle_sandbox(resolved, (*game.sandboxes, *rubric.sandbox_specs()), quiet=rank() > 0)
     language = load_language(
         resolved.model or str(TINY_POLICY),
         dialect_name=resolved.dialect,

@@ -50,9 +50,16 @@ class CodeReward:
         program = extract_program(_last_words(output))
         if program is None:
             return 0.0
-        spec = SandboxSpec(limits=self.limits, packages=self.packages)
-        verdict = await verdict_on(program, challenge, await self._provider(), spec)
+        verdict = await verdict_on(program, challenge, await self._provider(), self._spec)
         return verdict.rewards(partial=self.partial)["passed"]
+
+    def sandbox_specs(self) -> tuple[SandboxSpec, ...]:
+        """For the checks before a run."""
+        return (self._spec,) if self.provider is None else ()
+
+    @property
+    def _spec(self) -> SandboxSpec:
+        return SandboxSpec(limits=self.limits, packages=self.packages)
 
     async def _provider(self) -> SandboxProvider:
         if self.provider is not None:

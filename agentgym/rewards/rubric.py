@@ -8,15 +8,16 @@ that fails is no function's fault: its error is passed on, and the trajectory is
 import asyncio
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
-from typing import SupportsFloat
+from typing import Protocol, SupportsFloat, runtime_checkable
 
 from agentgym.deadlines import SelfCancelledError, bounded, together
 from agentgym.envs.base import weighted_sum
 from agentgym.errors import ConfigError, RewardError, boundary
 from agentgym.threads import in_thread
+from agentgym.tools.sandbox.base import SandboxSpec
 from agentgym.trajectory import RolloutOutput, Task
 
 Score = float | None
@@ -44,6 +45,15 @@ def merge(
     return output.model_copy(update={"rewards": rewards, "reward": weighted_sum(rewards, weights)})
 
 
+@runtime_checkable
+class OpensSandboxes(Protocol):
+    """A reward function that runs code."""
+
+    def sandbox_specs(self) -> Sequence[SandboxSpec]:
+        """What it opens of the sandboxes that the process shares."""
+        ...
+
+
 class Rubric:
     """Reward functions by name, and the weight of every column by name.
 
@@ -61,6 +71,12 @@ class Rubric:
         self.functions = dict(functions or {})
         self.weights = dict(weights or {})
         self.timeout_s = timeout_s
+
+    def sandbox_specs(self) -> tuple[SandboxSpec, ...]:
+        """What its functions open of the sandboxes that the process shares."""
+        functions: Collection[object] = self.functions.values()
+        opening = [each for each in functions if isinstance(each, OpensSandboxes)]
+        return tuple(spec for each in opening for spec in each.sandbox_specs())
 
     async def score(self, outputs: Sequence[RolloutOutput]) -> list[RolloutOutput]:
         """The trajectories with every function's column; failed ones come back as they are."""

@@ -9,7 +9,7 @@ from counting_kit import Counting
 from local_kit import descendants
 
 from agentgym.envs import Episode, Task, TaskSet, ToolEnv
-from agentgym.errors import EnvError, SandboxError
+from agentgym.errors import ConfigError, EnvError, SandboxError
 from agentgym.messages import assistant
 from agentgym.tools import ToolContext, tool
 from agentgym.tools.python import python
@@ -256,3 +256,11 @@ async def test_a_handle_on_another_loop_still_closes() -> None:
     await handle.aclose()
 
     assert counting.num_open == 0
+
+
+def test_a_sandbox_that_is_no_spec_is_refused() -> None:
+    """Before anything is loaded, in one line that names the class."""
+    wrong = type("Wrong", (ToolEnv,), {"sandbox": {"limits": 3}})
+
+    with pytest.raises(ConfigError, match=r"Wrong.sandbox must be a SandboxSpec"):
+        wrong().sandbox_specs()

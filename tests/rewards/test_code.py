@@ -2,6 +2,7 @@
 
 import pytest
 from local_kit import launchers, provider
+from processes_kit import bwrap_provider
 
 from agentgym.envs import Task
 from agentgym.envs.code.answers import fenced
@@ -103,3 +104,12 @@ async def test_tests_are_enough():
 
 async def test_it_is_registered():
     assert isinstance(REWARDS.get("code"), CodeReward)
+
+
+def test_a_run_knows_beforehand_that_programs_will_be_run() -> None:
+    """So that it can be refused before the model is loaded."""
+    shared = Rubric({"code": CodeReward(), "other": lambda output: 0.0})
+    own = Rubric({"code": CodeReward(provider=bwrap_provider())})
+
+    assert [spec.limits.cpu_s for spec in shared.sandbox_specs()] == [1.0]
+    assert own.sandbox_specs() == ()

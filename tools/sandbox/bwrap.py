@@ -56,7 +56,7 @@ class BwrapLauncher:
     level: Level = Level.NAMESPACES
     gaps: tuple[str, ...] = (
         "shares this kernel",
-        "memory of all processes together is watched every 50 ms, not capped",
+        "total memory is watched every 50 ms, not capped",
     )
 
     def prepare(self, spec: SandboxSpec, runner: Callable[[str], Sequence[str]]) -> Launch:

@@ -52,7 +52,9 @@ class Choice(NamedTuple):
         better = [report for report in self.rejected if report.level > level]
         if better:
             return f"{text} For level {better[0].level:d}: {_advice(better)}."
-        return text if level is Level.VM else f"{text} For level 4: {E2B}."
+        if level is Level.VM:
+            return text
+        return f"{text} For level 4: {FLAG} e2b."
 
 
 async def choose(settings: SandboxSettings) -> Choice:

@@ -166,18 +166,17 @@ def _capability(layout: Layout, packages: Sequence[Entry]) -> int | None:
 
 
 def _gaps(abi: int) -> Iterator[str]:
-    yield "shares this kernel, its processes and its file systems"
-    yield "which files and processes exist can be seen, with size and owner"
-    yield "memory, processes and files of all together are watched every 50 ms, not capped"
+    yield "shares this kernel, its processes and file systems: what exists can be seen, not read"
+    yield "total memory, processes and disk are watched every 50 ms, not capped"
     if any(_is_imported_from(folder) for folder in this_machine().allowed().listed):
-        yield "names, not contents, of what is installed beside Python's library can be listed"
-    yield "no locks or queues between processes (multiprocessing.Pool), no sockets"
+        yield "names of installed packages can be listed"
+    yield "no multiprocessing.Pool, no sockets"
     if not uids.available().free:
-        yield "chmod and utime have no effect, and limits that the kernel keeps by user are shared"
+        yield "chmod and utime have no effect, limits by user are shared"
         if abi < landlock.SCOPES_SIGNALS:
             yield "programs can signal nothing but themselves (Linux before 6.12)"
     elif uids.closed_to_others(this_machine().roots):
-        yield "only Landlock keeps files closed, not permissions: Python is in a private folder"
+        yield "only Landlock keeps files closed, not permissions, as Python is in a private folder"
 
 
 def _kernel(abi: int) -> Probe:

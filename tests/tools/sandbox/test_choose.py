@@ -48,7 +48,7 @@ def test_the_best_is_chosen_and_says_what_it_lacks() -> None:
     assert choice.report.usable
     assert all(probe.ok for probe in choice.report.probes)
     assert choice.line.startswith("sandbox: bwrap (level 3/4): own files, processes, users")
-    assert "Not covered: shares this kernel; memory" in choice.line
+    assert "Not covered: shares this kernel; total memory" in choice.line
     assert "For level 4: --sandbox e2b" in choice.line
     assert "\n" not in choice.line
 
