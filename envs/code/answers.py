@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_FENCE = re.compile(r"([ \t]*)(?:<answer>[ \t]*)?(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]*")
+_FENCE = re.compile(r"([ \t]*)(?:<answer>[ \t]*)?(`{3,}|~{3,})[ \t]*([\w+#.-]*)")
 _AFTER = re.compile(r"[ \t]*(?:</answer>[ \t]*)?")
 _MAX_SHIFT = 3
 """Columns that a closing fence may stand right of the one that opened."""
@@ -34,12 +34,17 @@ def blocks_of(text: str) -> Iterator[Block]:
     for line in re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text):
         position += len(line)
         if opened is None:
-            opened, lines = _FENCE.fullmatch(line.rstrip("\r\n")), []
+            opened, lines = _opens(line), []
         elif _closes(line.rstrip("\r\n"), opened):
             yield Block(opened[3].lower(), "".join(lines), position)
             opened = None
         else:
             lines.append(_without_indent(line, len(opened[1])))
+
+
+def _opens(line: str) -> re.Match[str] | None:
+    match = _FENCE.match(line)
+    return None if match is None or "`" in line[match.end() :] else match
 
 
 def _closes(line: str, opened: re.Match[str]) -> bool:

@@ -43,18 +43,20 @@ def assembled(program: str, *, preamble: str = "", entry: str = "") -> str:
     """
     if not preamble:
         return program
-    name = re.escape(entry)
-    defines = re.search(
-        rf"^(?:(?:async\s+def|def|class)\s+{name}\b|{name}\s*[:=])", program, re.MULTILINE
-    )
-    if entry and not defines:
+    if entry and not _defines(program, re.escape(entry)):
         return preamble + _as_body(program)
     futures = "".join(_FUTURE.findall(program))
     return f"{futures}{preamble}\n\n{_FUTURE.sub('', program)}"
 
 
+def _defines(program: str, name: str) -> bool:
+    head = rf"(?:async[ \t]+def|def|class)[ \t]+{name}\b"
+    return re.search(rf"^(?:{head}|{name}[ \t]*[:=])", program, re.MULTILINE) is not None
+
+
 _FUTURE = re.compile(r"^from __future__ import [^(\n]*\n", re.MULTILINE)
 _INDENT = "    "
+_MAX_BODY = 100_000
 
 
 def _as_body(program: str) -> str:
@@ -66,6 +68,8 @@ def _as_body(program: str) -> str:
 
 
 def _is_body(text: str) -> bool:
+    if len(text) > _MAX_BODY:
+        return False
     try:
         return len(ast.parse(f"def f():\n{text}").body) == 1
     except (SyntaxError, ValueError, RecursionError, MemoryError):

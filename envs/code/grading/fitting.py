@@ -38,7 +38,8 @@ def fitted(test: Test, program: str) -> Test:
 def _defines(program: str, name: str) -> bool:
     """Whether a line at the left edge defines, assigns or imports the name."""
     name = re.escape(name)
-    pattern = rf"^(?:(?:async[ ]+)?(?:def|class)[ ]+{name}\b|{name}[ ]*[:=,]|.*import.*\b{name}\b)"
+    imported = rf"(?:from|import)[ ][^\n]*\b{name}\b"
+    pattern = rf"^(?:(?:async[ ]+)?(?:def|class)[ ]+{name}\b|{name}[ ]*[:=,]|{imported})"
     return re.search(pattern, program, re.MULTILINE) is not None
 
 

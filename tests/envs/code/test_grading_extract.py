@@ -1,10 +1,14 @@
 """The program in a message: the last block of the language, and nothing that is none."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.envs.code.grading import extract_program
+from agentgym.envs.code.formats import assembled
+from agentgym.envs.code.grading import CallTest, extract_program
+from agentgym.envs.code.grading.fitting import fitted
 from agentgym.errors import ConfigError
 
 ONE = "```python\nprint(1)\n```"
@@ -76,3 +80,26 @@ def test_an_unknown_language_is_not_taken_for_python():
     """Else every answer in it would silently score 0."""
     with pytest.raises(ConfigError, match="'brainfuck' cannot be run; known: python"):
         extract_program("```brainfuck\n+\n```", language="brainfuck")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import " * 30_000,
+        " " * 200_000 + "x`",
+        "```" + " " * 200_000 + "x`",
+        "\n" * 200_000,
+        "f " * 100_000,
+        "~" * 200_000,
+    ],
+)
+@pytest.mark.parametrize("function", ["f", "Solution.f"])
+def test_no_text_takes_long_to_be_read(text: str, function: str):
+    """This is done in the process that trains, where a policy must not be able to stop it."""
+    start = time.process_time()
+
+    extract_program(text)
+    fitted(CallTest(function=function, expected=1), text)
+    assembled(text, preamble="def f(x):\n", entry="f")
+    assembled(text, preamble="import os\n")
+    assert time.process_time() - start < 2
