@@ -172,7 +172,8 @@ class Connection:
             self.process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait()
+            with suppress(subprocess.TimeoutExpired):  # one that the kernel holds on to
+                self.process.wait(_START_S)
         if self.process.stderr is not None:
             self.process.stderr.close()
         self._launch.release()

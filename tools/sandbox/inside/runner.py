@@ -62,7 +62,6 @@ class Runner:
             "shell": self._shell,
             "read": self._file,
             "write": self._file,
-            "reset": self._reset,
         }
         while True:
             request = wire.receive(self._control)
@@ -173,15 +172,6 @@ class Runner:
             idle=idle,
         )
         return Watch(child, meter, limits, control=self._control, data=data, serves=serves)
-
-    def _reset(self, request: dict[str, Any]) -> dict[str, Any]:
-        if self._kernel is not None:
-            self._kernel.close()
-            self._kernel = None
-        self._family.kill_all()
-        for folder in (self._config["workdir"], *self._config["scratch"]):
-            empty(folder)
-        return {}
 
 
 def _bytes(text: str) -> bytes:
