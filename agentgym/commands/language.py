@@ -29,7 +29,7 @@ class Language:
 
     def encode(self, text: str) -> list[int]:
         """Ids of a policy's words: special tokens in the text are special tokens."""
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False, verbose=False)
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
         return ids
 
     def write(self, message: Message) -> str:
