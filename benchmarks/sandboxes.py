@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from agentgym.tools.sandbox.base import Call, SandboxProvider
-from agentgym.tools.sandbox.choose import choose
+from agentgym.tools.sandbox.choosing.choose import choose
 from agentgym.tools.sandbox.settings import SandboxSettings
 
 PROGRAM = "def double(x):\n    return 2 * x\n"

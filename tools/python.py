@@ -11,7 +11,7 @@ from dataclasses import replace
 from agentgym.tools.base import Tool, tool
 from agentgym.tools.context import ToolContext
 from agentgym.tools.sandbox.base import SandboxSpec
-from agentgym.tools.sandbox.telling import tell
+from agentgym.tools.sandbox.observation import tell
 
 NUMPY = SandboxSpec(packages=("numpy",), preload=("numpy",))
 """What `ToolEnv.sandbox` must be for `python_numpy`."""

@@ -7,7 +7,7 @@ import math
 
 from agentgym.tools.base import tool
 from agentgym.tools.context import ToolContext
-from agentgym.tools.sandbox.telling import tell
+from agentgym.tools.sandbox.observation import tell
 
 
 @tool(timeout_s=math.inf, max_output_tokens=2048, parallel=False)

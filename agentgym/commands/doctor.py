@@ -17,8 +17,8 @@ from rich.text import Text
 from agentgym.commands import Command
 from agentgym.commands.sections import SandboxSection
 from agentgym.errors import UsageError
-from agentgym.tools.sandbox import choose
 from agentgym.tools.sandbox.base import Level, Probe, ProbeReport
+from agentgym.tools.sandbox.choosing import choose
 from agentgym.tools.sandbox.settings import SandboxSettings
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "vllm", "peft", "e2b-code-interpreter")

@@ -20,7 +20,7 @@ def settle_sandbox(
         UsageError: no sandbox that would do works here, or a package for one is not installed.
     """
     from agentgym.tools.sandbox import shared
-    from agentgym.tools.sandbox.packages import entries
+    from agentgym.tools.sandbox.walls.packages import entries
 
     shared.configure(settings.sandbox_settings, quiet=quiet)
     for spec in specs:

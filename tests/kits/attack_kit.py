@@ -28,11 +28,11 @@ from attack_watch import Watch, survivors
 from bare_kit import BareProvider
 from decoy_kit import Decoys
 
-from agentgym.tools.sandbox import choose
 from agentgym.tools.sandbox.base import ExecResult, Sandbox, SandboxProvider, SandboxSpec, Script
-from agentgym.tools.sandbox.landlock import LandlockLauncher
-from agentgym.tools.sandbox.provider import LocalProvider
+from agentgym.tools.sandbox.choosing import choose
+from agentgym.tools.sandbox.host.provider import LocalProvider
 from agentgym.tools.sandbox.settings import SandboxSettings
+from agentgym.tools.sandbox.walls.landlock import LandlockLauncher
 
 FOLDER = Path(__file__).parents[1] / "attacks"
 OLD_LANDLOCK = "landlock of Linux 6.7"

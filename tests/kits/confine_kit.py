@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from agentgym.tools.sandbox import uids
 from agentgym.tools.sandbox.inside import landlock, system
 from agentgym.tools.sandbox.inside.confine import Confinement
-from agentgym.tools.sandbox.seccomp import build_filter
-from agentgym.tools.sandbox.syscalls import this_machine
+from agentgym.tools.sandbox.walls import uids
+from agentgym.tools.sandbox.walls.seccomp import build_filter
+from agentgym.tools.sandbox.walls.syscalls import this_machine
 
 KERNEL_ABI = landlock.version()
 _DEVICES = ["/dev/null", "/dev/zero", "/dev/urandom"]

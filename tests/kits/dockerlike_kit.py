@@ -15,9 +15,9 @@ import sys
 from collections.abc import Sequence
 from errno import ENOSYS, EPERM
 
-from agentgym.tools.sandbox.bpf import ALLOW, Question, Rule, Span, program, refuse
 from agentgym.tools.sandbox.inside import seccomp, system, users
-from agentgym.tools.sandbox.syscalls import machine, this_machine
+from agentgym.tools.sandbox.walls.bpf import ALLOW, Question, Rule, Span, program, refuse
+from agentgym.tools.sandbox.walls.syscalls import machine, this_machine
 
 KEPT = {
     "CAP_CHOWN": 0,

@@ -27,7 +27,7 @@ import e2b_shapes
 from aiohttp import web
 
 from agentgym.tools.sandbox.base import SandboxSpec
-from agentgym.tools.sandbox.launch import Launcher
+from agentgym.tools.sandbox.walls.launch import Launcher
 
 KEY = "e2b_" + "0" * 40
 

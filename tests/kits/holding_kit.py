@@ -10,8 +10,8 @@ import sys
 
 from processes_kit import bwrap_provider, descendants, name
 
-from agentgym.tools.sandbox.landlock import LandlockLauncher
-from agentgym.tools.sandbox.provider import LocalProvider
+from agentgym.tools.sandbox.host.provider import LocalProvider
+from agentgym.tools.sandbox.walls.landlock import LandlockLauncher
 
 BUSY = """
 import os, subprocess, time

@@ -4,11 +4,11 @@ import os
 from functools import cache
 from pathlib import Path
 
-from agentgym.tools.sandbox.choose import launchers as known_launchers
-from agentgym.tools.sandbox.launch import Launcher
-from agentgym.tools.sandbox.provider import LocalProvider
+from agentgym.tools.sandbox.choosing.choose import launchers as known_launchers
+from agentgym.tools.sandbox.host.provider import LocalProvider
 from agentgym.tools.sandbox.settings import SandboxSettings
-from agentgym.tools.sandbox.starting import try_start
+from agentgym.tools.sandbox.walls.launch import Launcher
+from agentgym.tools.sandbox.walls.starting import try_start
 
 
 @cache

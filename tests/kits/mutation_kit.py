@@ -64,7 +64,7 @@ def edited(source: str, edit: Edit) -> str:
 def weaken(mutation: Mutation) -> None:
     """In this process, before the sandbox is imported."""
     sys.meta_path.insert(0, _Finder(mutation.edits))
-    from agentgym.tools.sandbox import program_code
+    from agentgym.tools.sandbox.host import program_code
 
     sources = program_code._sources()
     for edit in mutation.edits:

@@ -30,12 +30,12 @@ class Mutation(NamedTuple):
 
 def without(name: str, backend: str, attack: str, calls: str, needs: str = ANYONE) -> Mutation:
     """Calls are left out of the filter."""
-    edit = Edit("seccomp", "for name in without}", f"for name in {tuple(calls.split())!r}}}")
+    edit = Edit("walls.seccomp", "for name in without}", f"for name in {tuple(calls.split())!r}}}")
     return Mutation(name, backend, attack, (edit,), needs)
 
 
 _WITHOUT_EFFECT = "setpriority sched_setscheduler sched_setaffinity ioprio_set"
-_LEAKY = Edit("connection", "env=dict(launch.env)", "env={**os.environ, **launch.env}")
+_LEAKY = Edit("host.connection", "env=dict(launch.env)", "env={**os.environ, **launch.env}")
 _UNWATCHED = Edit("inside.meter", 'return "memory"', "return None")
 _LINGERING = Edit(
     "inside.runner",
@@ -44,7 +44,7 @@ _LINGERING = Edit(
 )
 _BWRAP = (
     ("clean environment", "a02_env_secrets", _LEAKY),
-    ("own network", "a03_sockets", Edit("bwrap", '"--unshare-net", ', "")),
+    ("own network", "a03_sockets", Edit("walls.bwrap", '"--unshare-net", ', "")),
     (
         "number of files", "b12_inodes",
         Edit("inside.meter", "_num_inodes(folder) > MAX_INODES", "_num_inodes(folder) < 0"),
@@ -52,7 +52,7 @@ _BWRAP = (
     (
         "which folders are there", "a01_host_files",
         Edit(
-            "bwrap_view", '*("--proc",',
+            "walls.bwrap_view", '*("--proc",',
             '*_parents(["/var/tmp"]), *("--ro-bind", "/var/tmp", "/var/tmp", "--proc",',
         ),
     ),
@@ -82,11 +82,11 @@ _BWRAP = (
 _LANDLOCK = (
     (
         "which files are open", "a01_host_files",
-        Edit("landlock", '"read": [*allowed.paths', '"read": ["/", *allowed.paths'),
+        Edit("walls.landlock", '"read": [*allowed.paths', '"read": ["/", *allowed.paths'),
     ),
     (
         "which files can be written", "a17_write_host",
-        Edit("landlock", '"write": [folder.workdir', '"write": ["/var/tmp", folder.workdir'),
+        Edit("walls.landlock", '"write": [folder.workdir', '"write": ["/var/tmp", folder.workdir'),
     ),
     (
         "watch over the disk", "a15_disk_fill",
@@ -105,13 +105,13 @@ MUTATIONS = (
     Mutation(
         "sizes", "bwrap", "a15_disk_fill",
         (
-            Edit("bwrap_view", "str(disk_mb * MIB)", "str(4096 * MIB)"),
+            Edit("walls.bwrap_view", "str(disk_mb * MIB)", "str(4096 * MIB)"),
             Edit("inside.meter", "return sum(_num_bytes(", "return 0 * sum(_num_bytes("),
         ),
     ),
     Mutation(
         "another user than root", "bwrap", "a17_write_host",
-        (Edit("bwrap_find", "return (Way.INSIDE,) if", "return (Way.NONE,) if"),), ROOT,
+        (Edit("walls.bwrap_find", "return (Way.INSIDE,) if", "return (Way.NONE,) if"),), ROOT,
     ),
     Mutation(
         "clean environment", "landlock", "a02_env_secrets",
@@ -152,7 +152,7 @@ _LIFELINE = Edit(
 )
 LIFELINES = {
     "bwrap": Mutation(
-        "lifeline", "bwrap", "", (_LIFELINE, Edit("bwrap", '("--die-with-parent", ', "("))
+        "lifeline", "bwrap", "", (_LIFELINE, Edit("walls.bwrap", '("--die-with-parent", ', "("))
     ),
     "landlock": Mutation("lifeline", "landlock", "", (_LIFELINE,)),
 }

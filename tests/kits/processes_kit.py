@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.tools.sandbox import bwrap_find
-from agentgym.tools.sandbox.bwrap import BwrapLauncher
+from agentgym.tools.sandbox.host.provider import LocalProvider
 from agentgym.tools.sandbox.inside.processes import Process, read
-from agentgym.tools.sandbox.provider import LocalProvider
+from agentgym.tools.sandbox.walls import bwrap_find
+from agentgym.tools.sandbox.walls.bwrap import BwrapLauncher
 
 
 def bwrap_launcher() -> BwrapLauncher:

@@ -11,8 +11,8 @@ from e2b_kit import stand_in
 from agentgym.tools.sandbox.base import SandboxProvider
 from agentgym.tools.sandbox.e2b import E2BProvider
 from agentgym.tools.sandbox.e2b.service import Terms
-from agentgym.tools.sandbox.launch import Launcher
-from agentgym.tools.sandbox.provider import LocalProvider
+from agentgym.tools.sandbox.host.provider import LocalProvider
+from agentgym.tools.sandbox.walls.launch import Launcher
 
 BACKENDS = ("bwrap", "landlock", "unsafe", "e2b")
 
@@ -80,19 +80,19 @@ def wall() -> Launcher | None:
 
 
 def _bwrap() -> Iterable[Launcher]:
-    from agentgym.tools.sandbox.bwrap_find import launchers
+    from agentgym.tools.sandbox.walls.bwrap_find import launchers
 
     return launchers()
 
 
 def _landlock() -> Iterable[Launcher]:
-    from agentgym.tools.sandbox.landlock import LandlockLauncher
+    from agentgym.tools.sandbox.walls.landlock import LandlockLauncher
 
     return [LandlockLauncher()]
 
 
 def _unsafe() -> Iterable[Launcher]:
-    from agentgym.tools.sandbox.unsafe import UnsafeLauncher
+    from agentgym.tools.sandbox.walls.unsafe import UnsafeLauncher
 
     return [UnsafeLauncher()]
 

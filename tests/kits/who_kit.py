@@ -98,7 +98,7 @@ def _open_python() -> str:
     for python in tried:
         try:
             run = subprocess.run(
-                [python, "-c", "import agentgym.tools.sandbox.choose"],
+                [python, "-c", "import agentgym.tools.sandbox.choosing.choose"],
                 env=_environment(),
                 user=_ORDINARY,
                 group=_ORDINARY,

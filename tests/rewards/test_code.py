@@ -11,7 +11,7 @@ from agentgym.messages import Message, assistant, user
 from agentgym.registry import REWARDS
 from agentgym.rewards import Rubric
 from agentgym.rewards.code import CodeReward
-from agentgym.tools.sandbox.provider import LocalProvider
+from agentgym.tools.sandbox.host.provider import LocalProvider
 from agentgym.trajectory import RolloutOutput, StopReason
 
 VERIFIABLE = Task(

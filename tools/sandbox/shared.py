@@ -11,8 +11,8 @@ from typing import Any
 from agentgym.errors import UsageError
 from agentgym.threads import Worker, run_coroutine
 from agentgym.tools.sandbox.base import SandboxProvider
-from agentgym.tools.sandbox.choose import Choice, choose
-from agentgym.tools.sandbox.provider import LocalProvider
+from agentgym.tools.sandbox.choosing.choose import Choice, choose
+from agentgym.tools.sandbox.host.provider import LocalProvider
 from agentgym.tools.sandbox.settings import SandboxSettings
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from agentgym.cli import main
-from agentgym.tools.sandbox import bwrap_find
-from agentgym.tools.sandbox.mini_attacks import _ATTACKS
+from agentgym.tools.sandbox.choosing.mini_attacks import _ATTACKS
+from agentgym.tools.sandbox.walls import bwrap_find
 
 
 def test_every_probe_is_printed(

@@ -20,7 +20,7 @@ from agentgym.envs.levels import SPLITS
 from agentgym.errors import ConfigError, SandboxError
 from agentgym.messages import Message, assistant
 from agentgym.tools.sandbox.base import isolation_of
-from agentgym.tools.sandbox.provider import LocalProvider
+from agentgym.tools.sandbox.host.provider import LocalProvider
 
 ALL = {"passed": 1.0, "public": 1.0, "runs": 1.0, "format": 1.0}
 NONE = dict.fromkeys(ALL, 0.0)

@@ -17,9 +17,9 @@ from attack_kit import OLD_LANDLOCK
 from attack_list import ATTACKS
 from who_kit import HERE, Who, everyone
 
-from agentgym.tools.sandbox import choose
+from agentgym.tools.sandbox.choosing import choose
 from agentgym.tools.sandbox.settings import SandboxSettings
-from agentgym.tools.sandbox.starting import try_start
+from agentgym.tools.sandbox.walls.starting import try_start
 
 KIT = Path(__file__).parents[2] / "kits" / "attack_kit.py"
 BACKENDS = ("bwrap", "landlock")

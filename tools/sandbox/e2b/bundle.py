@@ -16,9 +16,9 @@ from functools import cache
 from typing import Any
 
 from agentgym.tools.sandbox.base import SandboxSpec
+from agentgym.tools.sandbox.host.program_code import runner_code
+from agentgym.tools.sandbox.host.requests import limits_of
 from agentgym.tools.sandbox.inside import boot
-from agentgym.tools.sandbox.program_code import runner_code
-from agentgym.tools.sandbox.requests import limits_of
 
 _PACKAGE = "agentgym.tools.sandbox.inside"
 _CONTROL = 198

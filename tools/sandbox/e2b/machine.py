@@ -14,11 +14,11 @@ from typing import Any
 
 from agentgym.errors import SandboxError, boundary
 from agentgym.tools.sandbox.base import SandboxSpec
-from agentgym.tools.sandbox.connection import LostError
 from agentgym.tools.sandbox.e2b import answers, bundle
 from agentgym.tools.sandbox.e2b.errors import Kind, ServiceError, kind_of, told
 from agentgym.tools.sandbox.e2b.pace import backoff_s
 from agentgym.tools.sandbox.e2b.service import Service
+from agentgym.tools.sandbox.host.connection import LostError
 
 _PER_QUESTION = 16
 _BEATS = 5

@@ -17,9 +17,9 @@ from agentgym.tools.sandbox.e2b.pace import Rate
 from agentgym.tools.sandbox.e2b.sandbox import E2BSandbox
 from agentgym.tools.sandbox.e2b.service import Service, Terms
 from agentgym.tools.sandbox.e2b.sweeping import Leases
+from agentgym.tools.sandbox.host.sandbox import RunnerSandbox
+from agentgym.tools.sandbox.host.slots import Slots
 from agentgym.tools.sandbox.limits import Limits
-from agentgym.tools.sandbox.local import LocalSandbox
-from agentgym.tools.sandbox.slots import Slots
 
 KEY = "E2B_API_KEY"
 _WHERE = "create one at https://e2b.dev/dashboard?tab=keys"
@@ -73,7 +73,7 @@ class E2BProvider:
             rate=Rate(per_second, burst=max(1, round(per_second))),
             leases=Leases(connection),
         )
-        self._open: set[LocalSandbox] = set()
+        self._open: set[RunnerSandbox] = set()
         self._closed = False
 
     async def open(self, spec: SandboxSpec | None = None) -> E2BSandbox:

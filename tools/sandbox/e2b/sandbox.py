@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 
 from agentgym.tools.sandbox.base import Level, SandboxSpec
 from agentgym.tools.sandbox.e2b.machine import Machine
-from agentgym.tools.sandbox.local import LocalSandbox
-from agentgym.tools.sandbox.slots import Slots
+from agentgym.tools.sandbox.host.sandbox import RunnerSandbox
+from agentgym.tools.sandbox.host.slots import Slots
 
 
 class _Elsewhere:
@@ -15,7 +15,7 @@ class _Elsewhere:
     level = Level.VM
 
 
-class E2BSandbox(LocalSandbox):
+class E2BSandbox(RunnerSandbox):
     """See `Sandbox`. Its machine has cores of its own, so no call waits for those of this one."""
 
     def __init__(
@@ -24,7 +24,7 @@ class E2BSandbox(LocalSandbox):
         connect: Callable[[SandboxSpec], Awaitable[Machine]],
         machine: Machine,
         *,
-        forget: Callable[[LocalSandbox], None],
+        forget: Callable[[RunnerSandbox], None],
     ) -> None:
         super().__init__(
             _Elsewhere(),

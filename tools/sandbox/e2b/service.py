@@ -12,7 +12,7 @@ from agentgym.errors import ConfigError, boundary
 from agentgym.tools.sandbox.e2b.errors import Kind, ServiceError, gave_up, kind_of, told
 from agentgym.tools.sandbox.e2b.pace import Rate, backoff_s
 from agentgym.tools.sandbox.e2b.sweeping import Leases
-from agentgym.tools.sandbox.slots import Slots
+from agentgym.tools.sandbox.host.slots import Slots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

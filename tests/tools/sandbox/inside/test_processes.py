@@ -14,10 +14,10 @@ import pytest
 from sandbox_kit import launcher
 
 from agentgym.tools.sandbox.base import Script
+from agentgym.tools.sandbox.host.provider import LocalProvider
 from agentgym.tools.sandbox.inside.disk import Disk
 from agentgym.tools.sandbox.inside.processes import read
-from agentgym.tools.sandbox.provider import LocalProvider
-from agentgym.tools.sandbox.syscalls import machine, this_machine
+from agentgym.tools.sandbox.walls.syscalls import machine, this_machine
 
 EXIT = machine(this_machine()).calls["exit"].number
 MB = 2**20

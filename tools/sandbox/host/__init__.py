@@ -1,0 +1,1 @@
+"""The host's side: connections to runners, calls, verdicts, sandboxes kept ready."""
