@@ -7,6 +7,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,7 +112,11 @@ def _targets(node: ast.AST) -> list[str]:
 
 
 MODULES = dict(_modules())
-IMPORTS = [found for module, path in MODULES.items() for found in _imports_of(module, path)]
+
+
+@cache
+def _imports() -> tuple[Import, ...]:
+    return tuple(f for module, path in MODULES.items() for f in _imports_of(module, path))
 
 
 def _layer(module: str) -> int:
@@ -147,7 +152,7 @@ def test_imports_point_down() -> None:
     """Else the layers are words."""
     upward = [
         found
-        for found in IMPORTS
+        for found in _imports()
         if found.target.startswith("agentgym.")
         and found.module != "agentgym"
         and _layer(found.target) > _layer(found.module)
@@ -158,12 +163,12 @@ def test_imports_point_down() -> None:
 
 def test_the_package_itself_imports_nothing() -> None:
     """`import agentgym` costs nothing and has no side effects."""
-    assert not [found for found in IMPORTS if found.module == "agentgym"]
+    assert not [found for found in _imports() if found.module == "agentgym"]
 
 
 def test_errors_need_the_standard_library_only() -> None:
     """Everything can raise them."""
-    own = [found for found in IMPORTS if found.module == "agentgym.errors"]
+    own = [found for found in _imports() if found.module == "agentgym.errors"]
 
     assert own
     assert all(found.target.split(".")[0] in sys.stdlib_module_names for found in own)
@@ -173,7 +178,7 @@ def test_heavy_libraries_are_imported_where_they_are_used() -> None:
     """At the top only in the trainer and in the engine over it; elsewhere late, or not at all."""
     misplaced = [
         found
-        for found in IMPORTS
+        for found in _imports()
         if found.target.split(".")[0] in HEAVY
         and not _is_in(found.module, HEAVY_PACKAGES)
         and not (found.is_late and _is_in(found.module, HEAVY_INSIDE_FUNCTIONS))
@@ -186,7 +191,7 @@ def test_packages_that_load_heavy_libraries_are_imported_late() -> None:
     """Else whoever imports their user loads torch."""
     early = [
         found
-        for found in IMPORTS
+        for found in _imports()
         if _is_in(found.target, HEAVY_PACKAGES) and found.module in LIGHT and not found.is_late
     ]
 

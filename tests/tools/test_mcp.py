@@ -150,6 +150,7 @@ async def test_a_server_that_dies_is_no_fault_of_the_model() -> None:
         await by_name["add"].call({"a": 1, "b": 2})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "error", "complaint"),
     [

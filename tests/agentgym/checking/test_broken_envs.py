@@ -101,7 +101,11 @@ def needed(*names: str) -> set[str]:
     return set(names) | {other for name in names for other in needed(*by_name[name].needs)}
 
 
-@pytest.mark.parametrize("name", FAULTS)
+ALWAYS = ("RandomSeed", "NanReward", "EchoPays", "Overlap", "PaysTwice", "LeaksTask", "TellsAnswer")
+KINDS = [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.slow) for name in FAULTS]
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_a_broken_env_fails_the_check_that_is_there_for_it(
     name: str, broken_envs: ModuleType
 ) -> None:
@@ -114,7 +118,7 @@ def test_a_broken_env_fails_the_check_that_is_there_for_it(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", KINDS)
 def test_no_unrelated_check_fails(name: str, broken_envs: ModuleType) -> None:
     """A report that says everything is wrong is no help."""
     report = checked(name)

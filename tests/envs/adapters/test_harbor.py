@@ -154,7 +154,9 @@ def test_only_whole_paths_are_moved(text: str, seen: str | None) -> None:
     assert moved(text, {"/app": "."}) == (text if seen is None else seen)
 
 
-@pytest.mark.parametrize("name", ["counter", "greeting", "median"])
+@pytest.mark.parametrize(
+    "name", ["greeting", *(pytest.param(n, marks=pytest.mark.slow) for n in ("counter", "median"))]
+)
 async def test_the_oracle_scores_1_and_idleness_0(name: str) -> None:
     """As in Harbor's own check of a task."""
     env, counting = _env(TASKS / name)

@@ -9,7 +9,7 @@ from sandbox_kit import BACKENDS, open_provider
 from agentgym.tools.sandbox.base import Sandbox, SandboxProvider
 
 PARAMS = [
-    pytest.param(backend, marks=pytest.mark.slow) if backend == "unsafe" else backend
+    backend if backend in ("bwrap", "landlock") else pytest.param(backend, marks=pytest.mark.slow)
     for backend in BACKENDS
 ]
 

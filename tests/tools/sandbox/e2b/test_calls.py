@@ -23,6 +23,8 @@ from agentgym.tools.sandbox.e2b.sandbox import E2BSandbox
 from agentgym.tools.sandbox.e2b.service import Terms
 from agentgym.tools.sandbox.limits import Limits
 
+pytestmark = pytest.mark.slow
+
 COUNT = "[open('runs', 'a').write('x'), len(open('runs').read())][1]"
 
 

@@ -19,6 +19,8 @@ from agentgym.tools.sandbox.e2b import E2BProvider
 from agentgym.tools.sandbox.e2b.pace import Rate
 from agentgym.tools.sandbox.e2b.service import Terms
 
+pytestmark = pytest.mark.slow
+
 
 def slow(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)

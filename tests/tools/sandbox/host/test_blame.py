@@ -180,7 +180,14 @@ SELF_DESTRUCTION = [
 ]
 
 
-@pytest.mark.parametrize("code", SELF_DESTRUCTION, ids=range(len(SELF_DESTRUCTION)))
+@pytest.mark.parametrize(
+    "code",
+    [
+        *SELF_DESTRUCTION[:7],
+        *(pytest.param(c, marks=pytest.mark.slow) for c in SELF_DESTRUCTION[7:]),
+    ],
+    ids=range(len(SELF_DESTRUCTION)),
+)
 async def test_self_destruction_is_the_codes(sandbox: RunnerSandbox, code: str) -> None:
     """And the sandbox goes on, at the first attempt."""
     limits = Limits(cpu_s=2, wall_s=2)
