@@ -42,11 +42,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def script() -> NoReturn:
     """The process of a command line: it ends, whatever foreign code is still running in it."""
     code = main()
-    if something_is_left_behind():
+    if something_is_left_behind() or _is_one_of_several():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _is_one_of_several() -> bool:
+    """Whether torchrun or accelerate started this process beside others.
+
+    Threads of torch.distributed may abort an interpreter that ends, after all has gone well.
+    """
+    return os.environ.get("WORLD_SIZE", "1") != "1"
 
 
 def _run_and_flush(arguments: list[str]) -> int:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 
 SCRIPT = """
-import json, sys
+import json, os, sys
 sys.path.insert(0, sys.argv[1])
 import torch
 from conftest import WordsEnv, tiny_config
@@ -63,6 +63,9 @@ if trainer.accelerator.is_main_process:
 assert WordsEnv.num_open == 0
 trainer.accelerator.wait_for_everyone()
 trainer.accelerator.end_training()
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(0)  # threads of torch.distributed may abort an interpreter that is ending
 """
 
 

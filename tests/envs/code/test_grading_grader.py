@@ -302,7 +302,8 @@ async def test_patience_has_an_end(provider: SandboxProvider, monkeypatch: pytes
     """Hundreds of tests that each run out of time would hold up a whole batch."""
     monkeypatch.setattr("agentgym.envs.code.grading.grader._PATIENCE_S", 0.5)
     tests = [CallTest(function="f", args=(x,), expected=x) for x in range(40)]
-    result = await grade(provider, "def f(x):\n    while 1: pass", tests, limits=Limits(cpu_s=0.2))
+    spec = SandboxSpec(limits=Limits(cpu_s=0.2))
+    result = await grade(provider, "def f(x):\n    while 1: pass", tests, spec=spec)
     reasons = [each.reason for each in result.results]
 
     assert result.fraction == 0.0

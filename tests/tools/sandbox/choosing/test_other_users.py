@@ -15,7 +15,7 @@ import pytest
 
 from agentgym.tools.sandbox.walls.uids import closed_to_others
 
-PROJECT = Path(__file__).parents[3]
+PROJECT = Path(__file__).parents[4]
 SYSTEM = "/usr/bin/python3"
 STRANGER = 65_533
 
