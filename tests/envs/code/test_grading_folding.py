@@ -14,10 +14,10 @@ atoms = (
     st.none()
     | st.booleans()
     | st.integers()
-    | st.floats()
+    | st.floats(allow_nan=False)
     | st.text()
     | st.binary()
-    | st.complex_numbers()
+    | st.complex_numbers(allow_nan=False)
 )
 hashable = st.none() | st.booleans() | st.integers() | st.text() | st.tuples(st.integers())
 plain = st.recursive(
@@ -45,6 +45,11 @@ def test_a_value_as_source_is_that_value(value: Any):
 
     assert repr(eval(source)) == repr(value) or eval(source) == value
     assert names <= {"float", "set", "frozenset", "complex"}
+
+
+def test_a_number_that_is_none_stays_one():
+    """It is equal to nothing, itself included."""
+    assert repr(eval(as_source([math.nan]))) == "[nan]"
 
 
 def test_a_number_of_too_many_digits_has_a_source():
