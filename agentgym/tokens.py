@@ -28,7 +28,9 @@ class Segment(BaseModel):
     logprobs: tuple[float, ...] = ()
     """[T] log-probability at sampling time, in nats, for sampled ids; empty for the others."""
     policy_version: int | None = None
-    """Weight updates the sampling policy had seen; only for sampled ids."""
+    """Weight updates the policy had seen that sampled the first id; only for sampled ids."""
+    token_versions: tuple[int, ...] = ()
+    """[T] the same for each id, if the weights changed while they were sampled; else empty."""
     message_index: int | None = None
     """Index of the first message these ids belong to."""
     frozen: bool = False
@@ -43,6 +45,10 @@ class Segment(BaseModel):
                 f"a {self.source} segment of {len(self.ids)} tokens needs {expected} logprobs, "
                 f"got {len(self.logprobs)}"
             )
+        if self.token_versions and len(self.token_versions) != expected:
+            raise ValueError(
+                f"{len(self.token_versions)} policy versions for {expected} sampled ids"
+            )
         if not all(map(math.isfinite, self.logprobs)):
             raise ValueError("the logprob of a sampled token must be finite")
         if self.frozen and self.source != "sampled":
@@ -50,6 +56,13 @@ class Segment(BaseModel):
         if (self.policy_version is None) == (self.source == "sampled"):
             raise ValueError("policy_version belongs to sampled segments, and only to them")
         return self
+
+    @property
+    def versions(self) -> set[int]:
+        """Policy versions that sampled these ids."""
+        if self.policy_version is None:
+            return set()
+        return set(self.token_versions) or {self.policy_version}
 
     @property
     def is_trained(self) -> bool:
@@ -67,6 +80,7 @@ class Segment(BaseModel):
         update = {
             "ids": self.ids[:length],
             "logprobs": self.logprobs[:length],
+            "token_versions": self.token_versions[:length],
             "frozen": is_sampled and (self.frozen if frozen is None else frozen),
         }
         return self.model_copy(update=update)

@@ -179,8 +179,7 @@ class RolloutOutput(_Record):
     @property
     def policy_versions(self) -> list[int]:
         """Distinct versions that sampled this trajectory, ascending."""
-        segments = (segment for trace in self.traces for segment in trace)
-        return sorted({s.policy_version for s in segments if s.policy_version is not None})
+        return sorted({v for trace in self.traces for segment in trace for v in segment.versions})
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from agentgym.constraint import Constraint
+from agentgym.engines.weights import Weights
 from agentgym.errors import ConfigError, EngineError
 
 _MAX_LOGPROB = 1e-3
@@ -35,6 +37,8 @@ class Sampling:
     top_p: float = 1.0
     top_k: int = 0
     """0 = all."""
+    constraint: Constraint | None = None
+    """What the turn must match; a stop token ends it only where it does."""
 
     def __post_init__(self) -> None:
         """Refuse what no engine could sample.
@@ -65,10 +69,14 @@ class Generation:
     """[T] sampled ids; ends with the stop token if `finish_reason` is `stop`, and with the token
     that completes the stop string if it is `stop_string`."""
     logprobs: tuple[float, ...]
-    """[T] nats, of the distribution sampled from: temperature, then top-k, then top-p applied.
+    """[T] nats, of the distribution sampled from: temperature, the constraint, then top-k, then
+    top-p applied.
     Greedy sampling (temperature 0) reports the plain distribution, as if at temperature 1."""
     finish_reason: FinishReason
     policy_version: int
+    """That of the first token."""
+    token_versions: tuple[int, ...] = ()
+    """[T] policy version of each token, if the weights changed while the turn was sampled."""
 
     def __post_init__(self) -> None:
         """Refuse what nothing can have sampled.
@@ -79,6 +87,11 @@ class Generation:
         if len(self.logprobs) != len(self.token_ids):
             given = f"{len(self.token_ids)} tokens needs {len(self.token_ids)} logprobs"
             raise EngineError(f"a turn of {given}, got {len(self.logprobs)}")
+        if self.token_versions and len(self.token_versions) != len(self.token_ids):
+            raise EngineError(
+                f"a turn of {len(self.token_ids)} tokens, and policy versions of "
+                f"{len(self.token_versions)}"
+            )
         if self.token_ids and min(self.token_ids) < 0:
             raise EngineError(f"the engine sampled the token id {min(self.token_ids)}")
         wrong = [p for p in self.logprobs if not -math.inf < p <= _MAX_LOGPROB]
@@ -129,8 +142,18 @@ class Engine(Protocol):
         """The trajectory is over: forget its cache. Unknown sessions are fine."""
         ...
 
-    async def update_weights(self) -> int:
-        """The weights have changed: drop every cache and return the new policy version."""
+    async def update_weights(self, weights: Weights | None = None) -> int:
+        """The weights have changed: drop every cache and return the new policy version.
+
+        Args:
+            weights: the new ones, for an engine that keeps its own (`KeepsWeights`).
+
+        Raises:
+            ConfigError: they are not those of the engine's model; says which. It goes on serving
+                what it had.
+            EngineError: they did not arrive, or not in time; it goes on serving what it had, if it
+                still serves at all.
+        """
         ...
 
     async def aclose(self) -> None:

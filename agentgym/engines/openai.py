@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from agentgym.engines.base import FinishReason, Generation, Sampling, TextOnlyEngine
 from agentgym.engines.http import JsonClient, Patience
 from agentgym.engines.stops import Decode
+from agentgym.engines.weights import Weights
 from agentgym.errors import EngineError
 
 Conversation = Callable[[str], Sequence[Mapping[str, Any]]]
@@ -117,7 +118,7 @@ class OpenAIEngine(TextOnlyEngine):
     def release(self, session: str) -> None:
         """Nothing is kept between turns."""
 
-    async def update_weights(self) -> int:
+    async def update_weights(self, weights: Weights | None = None) -> int:
         """The server's weights are not ours to change."""
         return 0
 

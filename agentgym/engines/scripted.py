@@ -14,6 +14,7 @@ from typing import Self
 
 from agentgym.engines.base import FinishReason, Generation, Sampling, refuse_unknown_ids
 from agentgym.engines.stops import Decode, length_until_stop, watch
+from agentgym.engines.weights import Weights
 from agentgym.errors import ConfigError, EngineError, boundary
 
 Encode = Callable[[str], Sequence[int]]
@@ -145,7 +146,7 @@ class CallableEngine:
         """The trajectory is over; the session's next call is its turn 0."""
         self._turns.pop(session, None)
 
-    async def update_weights(self) -> int:
+    async def update_weights(self, weights: Weights | None = None) -> int:
         """Count an update; there are no weights."""
         self._version += 1
         return self._version

@@ -187,6 +187,7 @@ def _sampled(generation: Generation, trajectory: Trajectory, remaining: Remainin
         source="sampled",
         logprobs=generation.logprobs,
         policy_version=generation.policy_version,
+        token_versions=generation.token_versions,
         message_index=len(trajectory.messages),
     )
 

@@ -15,6 +15,7 @@ from agentgym.engines.transformers.scheduler import SlotCore
 from agentgym.engines.transformers.slots import Slots
 from agentgym.engines.transformers.support import refuse_unservable, slot_obstacle
 from agentgym.engines.transformers.worker import Worker
+from agentgym.engines.weights import Weights
 from agentgym.errors import ConfigError, EngineError
 
 _log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class LocalEngine:
         """The trajectory is over: its row is free. Unknown sessions are fine."""
         self._worker.post(lambda: self._core.release(session))
 
-    async def update_weights(self) -> int:
+    async def update_weights(self, weights: Weights | None = None) -> int:
         """The weights have changed: drop every cache and return the new policy version.
 
         A turn that is running starts again from its prompt, with the same seed: what it had

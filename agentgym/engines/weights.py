@@ -1,0 +1,74 @@
+"""New weights on their way from the trainer to an engine that has a copy of its own.
+
+The trainer hands over tensors under the names of the model's checkpoint, bucket by bucket, so that
+no more than a bucket is in memory twice. An engine stages what it is given and swaps it in as a
+whole: an update that fails half-way leaves the old weights serving.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+Bucket = Mapping[str, Any]
+"""Some of the tensors (`torch.Tensor`, on any device, detached) by checkpoint name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """What one tensor must look like."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    """As in `torch.float32`, without the `torch.`."""
+
+
+class Weights(Protocol):
+    """One policy, complete: every tensor is in exactly one bucket."""
+
+    @property
+    def version(self) -> int:
+        """The policy version the engine is at afterwards; higher than any before."""
+        ...
+
+    @property
+    def kind(self) -> Literal["full", "lora"]:
+        """All of the model's weights, or those of an adapter over weights the engine has."""
+        ...
+
+    @property
+    def specs(self) -> Mapping[str, TensorSpec]:
+        """Every tensor, by name."""
+        ...
+
+    @property
+    def lora_config(self) -> Mapping[str, Any]:
+        """Content of the adapter's `adapter_config.json`; empty where `kind` is `full`."""
+        ...
+
+    def buckets(self) -> Iterator[Bucket]:
+        """The tensors; blocks until they are gathered, so iterate off the event loop. Once only."""
+        ...
+
+
+@runtime_checkable
+class KeepsWeights(Protocol):
+    """An engine with a copy of the weights: `update_weights` must be given them."""
+
+    keeps_weights: Literal[True]
+
+    async def follow(self, version: int) -> None:
+        """Another process has brought the servers that this engine shares with it to `version`.
+
+        Raises:
+            EngineError: a server says otherwise.
+        """
+        ...
+
+
+@runtime_checkable
+class Sleeps(Protocol):
+    """An engine that can give its memory to training; whatever needs it next wakes it."""
+
+    async def sleep(self) -> None:
+        """Free weights and caches; only while nothing is sampled. Idempotent."""
+        ...
