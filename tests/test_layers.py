@@ -20,6 +20,7 @@ LAYERS: tuple[set[str], ...] = (
     {"errors"},
     {
         "config",
+        "constraint",
         "deadlines",
         "flags",
         "jsonable",
