@@ -1,0 +1,1 @@
+"""vLLM as the engine: its own servers over HTTP, or in this process."""
