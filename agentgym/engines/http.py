@@ -11,8 +11,8 @@ import json
 import math
 import random
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -49,7 +49,7 @@ class Patience:
             raise ConfigError(f"{self}: need timeout_s > 0, max_retries >= 0 and concurrency >= 1")
 
 
-class _AskAgainError(Exception):
+class AskAgainError(EngineError):
     """This attempt failed; the next may not."""
 
     def __init__(self, reason: str, wait_s: float | None = None) -> None:
@@ -58,12 +58,36 @@ class _AskAgainError(Exception):
         """What the server asked for."""
 
 
+class UnreachableError(AskAgainError):
+    """No answer at all: no connection, one that was cut, or silence."""
+
+
+class RefusedError(ConfigError):
+    """The server knows neither the key, nor the path, nor what was asked for."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class FailedCallError(EngineError):
+    """The server answered a call with an error."""
+
+    def __init__(self, message: str, *, status: int, text: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.text = text
+        """All that it said."""
+
+
 @dataclass(slots=True)
 class _Link:
     """What belongs to one event loop."""
 
     loop: asyncio.AbstractEventLoop
     session: aiohttp.ClientSession
+    calls: aiohttp.ClientSession
+    """Each with a connection of its own: none is used again that the server is about to close."""
     slots: asyncio.Semaphore
 
 
@@ -84,6 +108,11 @@ class JsonClient:
         self._patience = patience
         self._link: _Link | None = None
 
+    @property
+    def url(self) -> str:
+        """What every path is appended to."""
+        return self._url
+
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """The answer, parsed.
 
@@ -95,43 +124,81 @@ class JsonClient:
         async with link.slots:
             for attempt in range(self._patience.max_retries + 1):
                 try:
-                    return await self._attempt(link.session, f"{self._url}{path}", body)
-                except _AskAgainError as error:
+                    return await self._attempt(link.session, path, body)
+                except AskAgainError as error:
                     failure, wait_s = error, error.wait_s
                 if attempt < self._patience.max_retries:
-                    await asyncio.sleep(_pause(attempt) if wait_s is None else wait_s)
+                    await asyncio.sleep(pause_s(attempt) if wait_s is None else wait_s)
         tries = self._patience.max_retries + 1
         raise EngineError(f"{self._url}: {failure}; gave up after {tries} attempts")
+
+    async def post_once(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The answer to one attempt; its deadline is `timeout_s`.
+
+        Raises:
+            AskAgainError: there is none, or the server is busy or broken.
+            RefusedError: the server does not know us, the path or the model.
+            EngineError: the answer is of no use.
+        """
+        link = self._linked()
+        async with link.slots:
+            return await self._attempt(link.session, path, body)
+
+    async def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float
+    ) -> Any:
+        """One attempt beside the requests, which is not counted among them.
+
+        Returns:
+            What was answered: parsed if it is JSON, else as text.
+
+        Raises:
+            UnreachableError: no answer came in time.
+            FailedCallError: the answer was an error.
+        """
+        url, timeout = f"{self._url}{path}", aiohttp.ClientTimeout(total=timeout_s)
+        request = self._linked().calls.request(method, url, json=body, timeout=timeout)
+        with _transport(timeout_s):
+            async with request as response:
+                text = await response.text(errors="replace")
+        if response.status != 200:
+            message = f"{url} answered with status {response.status}: {_short(text)}"
+            raise FailedCallError(message, status=response.status, text=text)
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
 
     async def aclose(self) -> None:
         """Close the connections; a later call opens new ones."""
         link, self._link = self._link, None
         if link is not None and link.loop is asyncio.get_running_loop():
             await link.session.close()
+            await link.calls.close()
 
     def _linked(self) -> _Link:
         loop = asyncio.get_running_loop()
         if self._link is None or self._link.loop is not loop:
             if self._link is not None:
                 self._link.session.detach()
-            timeout = aiohttp.ClientTimeout(total=self._patience.timeout_s)
-            session = aiohttp.ClientSession(
-                headers=self._headers, timeout=timeout, connector=aiohttp.TCPConnector(limit=0)
-            )
-            self._link = _Link(loop, session, asyncio.Semaphore(self._patience.concurrency))
+                self._link.calls.detach()
+            requests = self._open(aiohttp.TCPConnector(limit=0))
+            calls = self._open(aiohttp.TCPConnector(limit=0, force_close=True))
+            slots = asyncio.Semaphore(self._patience.concurrency)
+            self._link = _Link(loop, requests, calls, slots)
         return self._link
 
+    def _open(self, connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
+        timeout = aiohttp.ClientTimeout(total=self._patience.timeout_s)
+        return aiohttp.ClientSession(headers=self._headers, timeout=timeout, connector=connector)
+
     async def _attempt(
-        self, session: aiohttp.ClientSession, url: str, body: Mapping[str, Any]
+        self, session: aiohttp.ClientSession, path: str, body: Mapping[str, Any]
     ) -> Any:
-        try:
+        url = f"{self._url}{path}"
+        with _transport(self._patience.timeout_s):
             async with session.post(url, json=body) as response:
                 text = await response.text(errors="replace")
-        except TimeoutError as error:
-            limit = f"{self._patience.timeout_s:g} s"
-            raise _AskAgainError(f"no answer within {limit}") from error
-        except aiohttp.ClientError as error:
-            raise _AskAgainError(f"{type(error).__name__}: {error}") from error
         _refuse(response, text)
         try:
             return json.loads(text)
@@ -139,13 +206,25 @@ class JsonClient:
             raise EngineError(f"{url} answered with what is no JSON: {_short(text)}") from error
 
 
+@contextmanager
+def _transport(timeout_s: float) -> Iterator[None]:
+    """Say in one way that no answer came."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise UnreachableError(f"no answer within {timeout_s:g} s") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise UnreachableError(f"{type(error).__name__}: {error}") from error
+
+
 def _refuse(response: aiohttp.ClientResponse, text: str) -> None:
     """Raise unless the answer is one."""
     status, reason = response.status, f"status {response.status}: {_short(text)}"
     if status in _BUSY or status >= 500:
-        raise _AskAgainError(reason, _named_wait(response.headers.get("Retry-After")))
+        raise AskAgainError(reason, _named_wait(response.headers.get("Retry-After")))
     if status in _CALLERS_FAULT:
-        raise ConfigError(f"{response.url} answered with {reason}; check URL, key and model name")
+        message = f"{response.url} answered with {reason}; check URL, key and model name"
+        raise RefusedError(message, status)
     if status != 200:
         raise EngineError(f"{response.url} answered with {reason}")
 
@@ -163,9 +242,9 @@ def _named_wait(header: str | None) -> float | None:
     return min(max(seconds, 0.0), _LONGEST_WAIT_S)
 
 
-def _pause(attempt: int) -> float:
-    """Exponential, between half and all of it at random."""
-    longest = min(_FIRST_WAIT_S * 2.0**attempt, _LONGEST_WAIT_S)
+def pause_s(attempt: int) -> float:
+    """Seconds before attempt number `attempt` + 1: exponential, half to all of it at random."""
+    longest = min(_FIRST_WAIT_S * 2.0 ** min(attempt, 20), _LONGEST_WAIT_S)
     return longest * random.uniform(0.5, 1.0)
 
 
