@@ -25,6 +25,7 @@ _FIRST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 60.0
 _CALLERS_FAULT = {401, 403, 404}
 _BUSY = {408, 425, 429}
+_OVERLOADED = 503
 _MAX_SHOWN = 200
 
 
@@ -52,10 +53,12 @@ class Patience:
 class AskAgainError(EngineError):
     """This attempt failed; the next may not."""
 
-    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+    def __init__(self, reason: str, *, wait_s: float | None = None, is_busy: bool = False) -> None:
         super().__init__(reason)
         self.wait_s = wait_s
         """What the server asked for."""
+        self.is_busy = is_busy
+        """The server is well, and says that it has too much to do."""
 
 
 class UnreachableError(AskAgainError):
@@ -221,7 +224,8 @@ def _refuse(response: aiohttp.ClientResponse, text: str) -> None:
     """Raise unless the answer is one."""
     status, reason = response.status, f"status {response.status}: {_short(text)}"
     if status in _BUSY or status >= 500:
-        raise AskAgainError(reason, _named_wait(response.headers.get("Retry-After")))
+        wait_s = _named_wait(response.headers.get("Retry-After"))
+        raise AskAgainError(reason, wait_s=wait_s, is_busy=status in {*_BUSY, _OVERLOADED})
     if status in _CALLERS_FAULT:
         message = f"{response.url} answered with {reason}; check URL, key and model name"
         raise RefusedError(message, status)

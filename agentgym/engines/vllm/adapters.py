@@ -1,0 +1,154 @@
+"""LoRA adapters as new weights: the servers read them from files, under a name with the version.
+
+A turn names the adapter that samples it, so nothing is paused and a failed update changes nothing.
+The adapter before the last stays loaded until the next update: turns that began with it end with
+it, and so may those of other processes that have not heard of the new one yet.
+"""
+
+import asyncio
+import json
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agentgym.engines.http import FailedCallError
+from agentgym.engines.vllm.fleet import Server, on_all, outcomes, said
+from agentgym.engines.vllm.health import HOW_TO_START
+from agentgym.engines.vllm.policy import Policy
+from agentgym.engines.vllm.settings import VllmServers
+from agentgym.engines.weights import Weights
+from agentgym.errors import ConfigError, EngineError
+from agentgym.threads import Worker
+
+_LOAD, _UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+
+
+def adapter_name(version: int) -> str:
+    """What the adapter of a policy version is called."""
+    return f"agentgym-{version}"
+
+
+class Adapters:
+    """Those that servers have from us.
+
+    Args:
+        servers: all of them.
+        policy: is kept true.
+        settings: deadlines, and where the files go.
+    """
+
+    def __init__(self, servers: list[Server], policy: Policy, settings: VllmServers) -> None:
+        self._servers = servers
+        self._policy = policy
+        self._settings = settings
+        self._folder: Path | None = None
+        self._names: list[str] = []
+        """Loaded, in their order."""
+
+    async def push(self, weights: Weights) -> None:
+        """Load an adapter into every server and sample with it from now on.
+
+        Raises:
+            ConfigError: it is none for the servers' model, or they take none.
+            EngineError: not every server has it; turns go on with the one before.
+        """
+        name = adapter_name(weights.version)
+        limit_s = self._settings.deadlines.update_s
+        try:
+            async with asyncio.timeout(limit_s):
+                folder = await self._written(weights, name)
+                await on_all(self._servers, lambda server: self._load(server, name, folder))
+        except TimeoutError as error:
+            await self._drop(name)
+            message = f"the adapter {name} was not loaded everywhere within {limit_s:g} s"
+            raise EngineError(message) from error
+        except BaseException:
+            await self._drop(name)
+            raise
+        self._names = [*(known for known in self._names if known != name), name]
+        self._policy.version, self._policy.adapter = weights.version, name
+        for old in self._names[:-2]:
+            await self._drop(old)
+        self._names = self._names[-2:]
+
+    async def restore(self, server: Server, name: str) -> bool:
+        """Load an adapter again into a server that has lost it; whether we had it."""
+        if self._folder is None or name not in self._names:
+            return False
+        await self._load(server, name, self._folder / name)
+        return True
+
+    async def aclose(self) -> None:
+        """Unload all and remove their files; idempotent."""
+        names, self._names = self._names, []
+        for name in names:
+            await self._drop(name)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def _written(self, weights: Weights, name: str) -> Path:
+        if self._folder is None:
+            parent = self._settings.adapter_folder
+            self._folder = Path(tempfile.mkdtemp(prefix="agentgym-lora-", dir=parent))
+        folder = self._folder / name
+        worker = Worker()
+        try:
+            await worker.run(lambda: _write(folder, weights))
+        finally:
+            worker.stop()
+        return folder
+
+    async def _load(self, server: Server, name: str, folder: Path) -> None:
+        limit_s = self._settings.deadlines.update_s
+        await self._unload(server, name)
+        body = {"lora_name": name, "lora_path": str(folder)}
+        try:
+            await server.client.call("POST", _LOAD, body, timeout_s=limit_s)
+        except FailedCallError as error:
+            if error.status == 404 and "adapter" not in error.text.lower():
+                message = f"{server.url} takes no LoRA adapters: {HOW_TO_START} --lora-rank R"
+                raise ConfigError(message) from error
+            message = f"{server.url} refuses the adapter {name}: {said(error)}"
+            raise ConfigError(message) from error
+
+    async def _unload(self, server: Server, name: str) -> None:
+        """Of this or an earlier run; one that is not there is fine."""
+        with suppress(FailedCallError):
+            limit_s = self._settings.deadlines.resume_s
+            await server.client.call("POST", _UNLOAD, {"lora_name": name}, timeout_s=limit_s)
+
+    async def _drop(self, name: str) -> None:
+        """Best effort: a server without it is fine, and so is none."""
+        await outcomes(self._servers, lambda server: self._unload(server, name))
+        if self._folder is not None:
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+
+
+def _write(folder: Path, weights: Weights) -> None:
+    """In PEFT's format.
+
+    Raises:
+        ConfigError: a value is not finite.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    tensors: dict[str, Any] = {}
+    for bucket in weights.buckets():
+        for name, tensor in bucket.items():
+            tensors[name] = tensor.detach().cpu().contiguous()
+            if not torch.isfinite(tensors[name]).all():
+                raise ConfigError(f"the adapter's tensor {name} holds values that are not finite")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    save_file(tensors, folder / "adapter_model.safetensors")
+    config = json.dumps(dict(weights.lora_config), default=_plain)
+    (folder / "adapter_config.json").write_text(config)
+
+
+def _plain(value: object) -> Any:
+    """Sets and enumerations, as PEFT's configurations hold them, in JSON."""
+    return sorted(value) if isinstance(value, (set, frozenset)) else str(value)

@@ -1,0 +1,114 @@
+"""What a server is, and whether it is there."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError
+from agentgym.engines.vllm.settings import Deadlines
+from agentgym.errors import ConfigError
+
+_PER_CALL_S = 30.0
+_BETWEEN_S = 0.25
+HOW_TO_START = "start it with `agentgym serve`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a server says about itself."""
+
+    model: str
+    """Its name for it."""
+    max_model_len: int
+    label: str
+    """Of its weights."""
+    backend: str | None
+    """How it takes new ones."""
+    num_workers: int
+
+
+async def look(client: JsonClient, model: str | None, deadlines: Deadlines) -> Facts:
+    """Wait for a server, and hold it against what an engine needs.
+
+    Raises:
+        ConfigError: it serves another model, or was started without what is needed.
+        EngineError: it did not answer in time.
+    """
+    await until_alive(client, deadlines.connect_s)
+    cards = await _told(client, "GET", "/v1/models")
+    card = _card(client, cards, model)
+    weights = await _told(client, "GET", "/weight_info")
+    info = await _told(client, "GET", "/server_info?config_format=json")
+    size = await _told(client, "GET", "/get_world_size")
+    await _told(client, "POST", "/inference/v1/abort_requests", {"request_ids": []})
+    config = info["vllm_config"]
+    _refuse_other_logprobs(client, config["model_config"]["logprobs_mode"])
+    return Facts(
+        model=card["id"],
+        max_model_len=card["max_model_len"],
+        label=weights["weight_version"],
+        backend=(config["weight_transfer_config"] or {}).get("backend"),
+        num_workers=size["world_size"],
+    )
+
+
+async def until_alive(client: JsonClient, timeout_s: float) -> None:
+    """Wait until the server says that it is healthy.
+
+    Raises:
+        UnreachableError: it did not in time.
+    """
+    ends = time.monotonic() + timeout_s
+    while (left := ends - time.monotonic()) > 0:
+        try:
+            await client.call("GET", "/health", timeout_s=min(left, _PER_CALL_S))
+            return
+        except (UnreachableError, FailedCallError) as error:
+            failure = error
+        await asyncio.sleep(min(_BETWEEN_S, max(left, 0.0)))
+    raise UnreachableError(f"{client.url} was not there within {timeout_s:g} s: {failure}")
+
+
+async def label_of(client: JsonClient, timeout_s: float) -> str:
+    """Label of the weights that the server has now.
+
+    Raises:
+        EngineError: it does not say.
+    """
+    answer = await client.call("GET", "/weight_info", timeout_s=timeout_s)
+    return str(answer["weight_version"])
+
+
+async def _told(client: JsonClient, method: str, path: str, body: Any = None) -> Any:
+    """What the server answers, once it is up.
+
+    Raises:
+        ConfigError: it has no such endpoint, or does not let us in.
+    """
+    try:
+        return await client.call(method, path, body, timeout_s=_PER_CALL_S)
+    except FailedCallError as error:
+        if error.status == 401:
+            raise ConfigError(f"{client.url} wants another API key") from error
+        if error.status in (403, 404):
+            message = f"{client.url} has no {path.split('?')[0]}: {HOW_TO_START}"
+            raise ConfigError(message) from error
+        raise
+
+
+def _card(client: JsonClient, cards: Any, model: str | None) -> Any:
+    bases = [card for card in cards["data"] if card["parent"] is None]
+    fitting = [card for card in bases if model in (None, card["id"], card["root"])]
+    if not fitting:
+        names = ", ".join(card["id"] for card in bases)
+        raise ConfigError(f"{client.url} serves {names}, not {model}")
+    return fitting[0]
+
+
+def _refuse_other_logprobs(client: JsonClient, mode: str) -> None:
+    if mode != "processed_logprobs":
+        raise ConfigError(
+            f"{client.url} gives {mode}, which are not those of the distribution sampled from: "
+            f"{HOW_TO_START}, or with --logprobs-mode processed_logprobs"
+        )

@@ -1,0 +1,234 @@
+"""vLLM's own servers as the engine: tokens in, tokens out, and weights that follow the trainer's.
+
+Everything is HTTP to endpoints that vLLM has; one or several servers hold the same weights and
+share the trajectories.
+"""
+
+import asyncio
+import os
+import threading
+from typing import Literal
+
+from agentgym.deadlines import together
+from agentgym.engines.base import Generation, Sampling
+from agentgym.engines.http import JsonClient
+from agentgym.engines.vllm.adapters import Adapters, adapter_name
+from agentgym.engines.vllm.fleet import Server, on_all
+from agentgym.engines.vllm.health import Facts, label_of, look
+from agentgym.engines.vllm.policy import Policy, version_of
+from agentgym.engines.vllm.routing import Router
+from agentgym.engines.vllm.settings import VllmServers
+from agentgym.engines.vllm.turns import Turn, Turns
+from agentgym.engines.vllm.updating import Updater
+from agentgym.engines.vllm.watch import Watch
+from agentgym.engines.weights import Weights
+from agentgym.errors import ConfigError, EngineError
+from agentgym.threads import in_thread, run_coroutine
+
+_FOLLOW_STEP_S = 0.2
+
+
+class VllmServerEngine:
+    """Samples from one policy on one or several vLLM servers.
+
+    Servers are looked at when they are first needed. Event loops may come and go.
+
+    Args:
+        servers: where they are, and how long to wait for them.
+    """
+
+    keeps_weights: Literal[True] = True
+
+    def __init__(self, servers: VllmServers) -> None:
+        self._settings = servers
+        self._servers = [
+            Server(number, client, Watch(client, servers.deadlines))
+            for number, client in enumerate(_clients(servers))
+        ]
+        self._policy = Policy()
+        self._router = Router(len(self._servers))
+        self._updater = Updater(self._servers, self._policy, servers)
+        self._adapters = Adapters(self._servers, self._policy, servers)
+        self._turns = Turns(
+            self._servers, self._policy, self._adapters, self._router, servers.deadlines
+        )
+        self._max_context: int | None = None
+        self._looking = threading.Lock()
+        self._is_updating = False
+        self._is_closed = False
+
+    @property
+    def max_context(self) -> int:
+        """Longest prompt plus completion, in tokens; the servers are waited for.
+
+        Raises:
+            ConfigError: a server is not what is needed.
+            EngineError: one did not answer in time.
+        """
+        self._look()
+        assert self._max_context is not None
+        return self._max_context
+
+    @property
+    def policy_version(self) -> int:
+        """What the next turn is sampled with."""
+        return self._policy.version
+
+    @property
+    def loads(self) -> list[int]:
+        """Sessions per server."""
+        return self._router.loads
+
+    async def connect(self) -> None:
+        """Look at the servers, unless that was done.
+
+        Raises:
+            ConfigError: a server is not what is needed.
+            EngineError: one did not answer in time.
+        """
+        self._refuse_closed()
+        if self._max_context is None:
+            await in_thread(self._look)
+
+    async def generate(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, *, session: str
+    ) -> Generation:
+        """Sample one turn; cancelling the awaiting task ends it at the server.
+
+        Raises:
+            ConfigError: a server is not what is needed, or takes no such request.
+            EngineError: the prompt does not fit, or no server gave the turn.
+        """
+        await self.connect()
+        limit = min(sampling.max_tokens, self._room(len(prompt_ids)))
+        return await self._turns.play(Turn(prompt_ids, sampling, session, limit))
+
+    def release(self, session: str) -> None:
+        """The trajectory is over: what still runs for it is aborted."""
+        for server in self._servers:
+            server.watch.end(EngineError(f"the trajectory {session} is over"), session)
+        self._router.release(session)
+
+    async def update_weights(self, weights: Weights | None = None) -> int:
+        """Bring all servers to new weights; turns under way go on.
+
+        Raises:
+            ConfigError: they are not those of the servers' model, or there are none.
+            EngineError: they did not arrive; says what the servers have.
+        """
+        self._refuse_closed()
+        if weights is None:
+            raise ConfigError("vLLM servers keep weights of their own: hand over the new ones")
+        if self._is_updating:
+            raise EngineError("the weights are being updated already")
+        self._is_updating = True
+        try:
+            await self.connect()
+            await (self._adapters if weights.kind == "lora" else self._updater).push(weights)
+            self._router.wake()
+        finally:
+            self._is_updating = False
+        return self.policy_version
+
+    async def follow(self, version: int) -> None:
+        """Another process has brought the servers to `version`; wait until all say so.
+
+        Raises:
+            EngineError: a server says otherwise.
+        """
+        await self.connect()
+        patience_s = self._settings.deadlines.hung_s
+        kinds = await on_all(self._servers, lambda s: _arrived(s, version, patience_s))
+        if len(set(kinds)) > 1:
+            raise EngineError(f"some servers have version {version} as an adapter, others do not")
+        if kinds[0] == "lora":
+            self._policy.version, self._policy.adapter = version, adapter_name(version)
+        elif self._policy.label != str(version):
+            self._policy.move(str(version), version)
+        self._policy.trouble = None
+        self._router.wake()
+
+    async def aclose(self) -> None:
+        """End what runs, and leave the servers as they are; idempotent."""
+        self._is_closed = True
+        for server in self._servers:
+            server.watch.end(EngineError("the engine was closed"))
+        self._updater.close()
+        await self._adapters.aclose()
+        for server in self._servers:
+            await server.client.aclose()
+
+    def _room(self, num_prompt: int) -> int:
+        if num_prompt == 0:
+            raise EngineError("the prompt is empty")
+        room = self.max_context - num_prompt
+        if room < 1:
+            raise EngineError(
+                f"a prompt of {num_prompt} tokens leaves no room in a context of {self.max_context}"
+            )
+        return room
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise EngineError("the engine was closed")
+
+    def _look(self) -> None:
+        """Once, for whichever threads and event loops ask."""
+        with self._looking:
+            if self._max_context is None:
+                self._adopt(run_coroutine(_looked_at(self._settings)))
+
+    def _adopt(self, facts: list[Facts]) -> None:
+        """Take what the servers have for what they should have, if that is one thing."""
+        for server, fact in zip(self._servers, facts, strict=True):
+            server.facts = fact
+        labels = [fact.label for fact in facts]
+        version = version_of(labels[0])
+        if version is None or len(set(labels)) > 1:
+            self._policy.trouble = (
+                f"the servers have weights {', '.join(map(repr, labels))}, which are not of one "
+                "version: update the weights before sampling"
+            )
+        else:
+            self._policy.labels[:] = labels[:1]
+            self._policy.version = version
+        self._max_context = min(fact.max_model_len for fact in facts)
+
+
+def _clients(settings: VllmServers) -> list[JsonClient]:
+    token = os.environ.get(settings.key_variable)
+    return [JsonClient(url, token=token, patience=settings.patience) for url in settings.urls]
+
+
+async def _looked_at(settings: VllmServers) -> list[Facts]:
+    """Facts of all servers, through connections of this event loop."""
+    clients = _clients(settings)
+    try:
+        looks = [look(client, settings.model, settings.deadlines) for client in clients]
+        return await together([asyncio.ensure_future(each) for each in looks])
+    finally:
+        for client in clients:
+            await client.aclose()
+
+
+async def _arrived(server: Server, version: int, patience_s: float) -> Literal["full", "lora"]:
+    """How a server has a version.
+
+    Raises:
+        EngineError: it does not, after a while.
+    """
+    clock = asyncio.get_running_loop().time
+    ends = clock() + patience_s
+    while True:
+        label = await label_of(server.client, patience_s)
+        if label == str(version):
+            return "full"
+        cards = await server.client.call("GET", "/v1/models", timeout_s=patience_s)
+        if adapter_name(version) in [card["id"] for card in cards["data"]]:
+            return "lora"
+        if clock() > ends:
+            raise EngineError(
+                f"{server.url} has the weights {label!r}, not version {version}: it was "
+                "restarted, or the update has not reached it"
+            )
+        await asyncio.sleep(_FOLLOW_STEP_S)
