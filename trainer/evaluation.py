@@ -3,12 +3,45 @@
 import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
+from typing import TYPE_CHECKING
 
+from agentgym.rollout.sampler import Tasks, held_out
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.metrics import Metrics, reward_columns
+from agentgym.trainer.stage import agent_callbacks
+
+if TYPE_CHECKING:
+    from agentgym.trainer.grpo import AgentGRPOTrainer
 
 Z95 = 1.959964
 """Half width of a 95 % interval, in standard errors of the mean."""
+
+
+def play_held_out(
+    trainer: "AgentGRPOTrainer", tasks: Tasks, *, num_tasks: int, temperature: float, name: str
+) -> Metrics:
+    """Play the first held-out tasks under the current weights; collective.
+
+    Args:
+        trainer: whose policy plays.
+        tasks: as many of them as there are, at most `num_tasks`.
+        num_tasks: of all ranks.
+        temperature: 0.0 is greedy.
+        name: what callbacks are told.
+    """
+    args = trainer.args
+    requests = held_out(
+        trainer.game.name,
+        tasks,
+        num_tasks=num_tasks,
+        group_size=args.num_generations_eval,
+        seed=args.seed,
+    )
+    own = trainer.ranks.share(requests, args.num_generations_eval)
+    outputs = trainer.windows.play(own, temperature=temperature).outputs
+    for callback in agent_callbacks(trainer):
+        callback.on_evaluation(args, trainer.state, trainer.control, outputs=outputs, name=name)
+    return evaluation_metrics(trainer.windows.everyones_episodes(outputs))
 
 
 def evaluation_metrics(episodes: Sequence[Episode]) -> Metrics:

@@ -6,7 +6,6 @@ the forward pass and the loss. One call of `training_step` in Hugging Face's loo
 optimizer step, in as many micro-batches as the token budget asks for.
 """
 
-import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -25,26 +24,22 @@ from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError, UsageError
 from agentgym.rendering import renderer_for
 from agentgym.rendering.base import Renderer
-from agentgym.rollout.curriculum import Tried, curriculum_over
+from agentgym.rollout.curriculum import curriculum_over
 from agentgym.rollout.game import MakeEnv, Rows, game_of
 from agentgym.rollout.referee import scheduler_for
-from agentgym.rollout.sampler import Tasks, held_out
+from agentgym.rollout.sampler import Tasks
 from agentgym.rollout.scheduler import Scheduler
 from agentgym.trainer import trl_contract
 from agentgym.trainer.advantages import compute_advantages
-from agentgym.trainer.completions import fill_table
 from agentgym.trainer.config import AgentGRPOConfig
-from agentgym.trainer.episodes import Episode
-from agentgym.trainer.evaluation import evaluation_metrics
+from agentgym.trainer.evaluation import play_held_out
 from agentgym.trainer.logprobs import TokenLogprobs, token_logprobs
-from agentgym.trainer.metrics import Metrics, groups_of_different_starts, window_metrics
+from agentgym.trainer.metrics import Metrics
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.ranks import Ranks
-from agentgym.trainer.rollouts import Played
 from agentgym.trainer.scorer import Scorer
 from agentgym.trainer.setup import (
     Rewards,
-    must_pad,
     placeholder,
     refuse_endless,
     refuse_model,
@@ -54,15 +49,13 @@ from agentgym.trainer.setup import (
     tokenizer_of,
 )
 from agentgym.trainer.slots import slot_loader
-from agentgym.trainer.stage import Judges, Stage, agent_callbacks
+from agentgym.trainer.stage import Judges, Stage
 from agentgym.trainer.trl_rewards import TRLRewards
 from agentgym.trainer.update import Update
-from agentgym.trainer.window import Window, make_window
-from agentgym.trajectory import RolloutOutput, RolloutRequest
+from agentgym.trainer.window import Window
+from agentgym.trainer.windows import Windows
 
 trl_contract.check()
-
-logger = logging.getLogger(__name__)
 
 
 class AgentGRPOTrainer(GRPOTrainer):
@@ -134,7 +127,6 @@ class AgentGRPOTrainer(GRPOTrainer):
         self.window: Window | None = None
         self._scorer = Scorer(self)
         self._computed_tokens = 0
-        self._old_logprob_seconds = 0.0
         with trl_rewards.handed_to(args, reward_processing_classes) as for_trl:
             super().__init__(
                 model=model,
@@ -151,7 +143,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         trl_rewards.take_over(self)
         self.ranks = Ranks(self.accelerator)
         refuse_model(self, has_engine=engine is not None)
-        self._must_pad = must_pad(self.policy)
+        self.windows = Windows(self, self._scorer)
 
     @property
     def policy(self) -> PreTrainedModel:
@@ -210,14 +202,15 @@ class AgentGRPOTrainer(GRPOTrainer):
         started = time.perf_counter()
         position = self.state.global_step % self.args.steps_per_window
         if position == 0:
-            self.window = self._next_window()
+            number = self.state.global_step // self.args.steps_per_window
+            self.window = self.windows.make(number)
         if self.window is None:
             raise ConfigError(
                 f"step {self.state.global_step} lies inside a window of "
                 f"{self.args.steps_per_window} optimizer steps: resume from a multiple of it"
             )
         loss = self._update(model, self.window, position)
-        self._log_train({"step_time": time.perf_counter() - started})
+        self.log_train({"step_time": time.perf_counter() - started})
         return loss
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
@@ -296,63 +289,13 @@ class AgentGRPOTrainer(GRPOTrainer):
         """
         args = self.args
         default = args.temperature if args.eval_temperature is None else args.eval_temperature
-        requests = held_out(
-            self.game.name,
+        return play_held_out(
+            self,
             self.game.held_out() if tasks is None else tasks,
             num_tasks=args.num_eval_tasks if num_tasks is None else num_tasks,
-            group_size=args.num_generations_eval,
-            seed=args.seed,
-        )
-        outputs = self._play(
-            self.ranks.share(requests, args.num_generations_eval),
             temperature=default if temperature is None else temperature,
-        ).outputs
-        for callback in agent_callbacks(self):
-            callback.on_evaluation(args, self.state, self.control, outputs=outputs, name=name)
-        return evaluation_metrics(self._everyones_episodes(outputs))
-
-    # --- one window
-
-    def _next_window(self) -> Window:
-        args, per_rank = self.args, self.args.groups_per_rank
-        number = self.state.global_step // args.steps_per_window
-        first = (number * self.ranks.count + self.ranks.index) * per_rank
-        requests = self.sampler.groups(range(first, first + per_rank))
-        played = self._play(requests, temperature=args.temperature)
-        outputs = played.outputs
-        episodes = self._everyones_episodes(outputs)
-        rewards = torch.tensor([_number(e.reward) for e in episodes], dtype=torch.float64)
-        everyones = self.compute_advantages(rewards, [episode.group for episode in episodes])
-        advantages = self.ranks.own(everyones.tolist())
-        settings = args.plan_settings(padding=self._must_pad)
-        window = make_window(outputs, advantages, settings, self.ranks)
-        for group in groups_of_different_starts(episodes)[:1]:
-            logger.warning("group %s began in different states: is reset seeded?", group)
-        if self.curriculum is not None:
-            self.curriculum.observe(Tried(e.group, e.task, e.reward) for e in episodes)
-            self._log_train(self.curriculum.figures())
-        self._count_tokens(episodes)
-        self._log_train(window_metrics(episodes))
-        self._log_train({"time/rollout": played.seconds, "time/sync": played.sync_seconds})
-        if args.log_completions:
-            fill_table(self._logs, outputs, advantages, self.ranks)
-        for callback in agent_callbacks(self):
-            callback.on_window(
-                args, self.state, self.control, outputs=outputs, advantages=advantages
-            )
-        started = time.perf_counter()
-        self._scorer.fill_old_logprobs(window)
-        self._old_logprob_seconds = time.perf_counter() - started
-        return window
-
-    def _play(self, requests: Sequence[RolloutRequest], *, temperature: float) -> Played:
-        self.policy.train(False)
-        return self.stage.play(requests, self, self.ranks, temperature=temperature)
-
-    def _everyones_episodes(self, outputs: Sequence[RolloutOutput]) -> list[Episode]:
-        episodes = self.ranks.gather_all([Episode.of(output) for output in outputs])
-        self.stage.judges.refuse_unseen(episodes)
-        return episodes
+            name=name,
+        )
 
     # --- one optimizer step
 
@@ -370,30 +313,28 @@ class AgentGRPOTrainer(GRPOTrainer):
         self.stage.weights_changed()
         seconds = time.perf_counter() - started
         self._computed_tokens = update.metrics.num_computed
-        self._log_train(
+        self.log_train(
             {
                 **update.metrics.over(self.ranks),
                 "time/update": seconds - update.logprob_seconds,
-                "time/logprob": update.logprob_seconds + self._old_logprob_seconds,
+                "time/logprob": update.logprob_seconds + self.windows.old_logprob_seconds,
                 "skipped_update": float(part.is_empty),
             }
         )
-        self._old_logprob_seconds = 0.0
+        self.windows.old_logprob_seconds = 0.0
         return loss
 
     # --- small things
 
-    def _count_tokens(self, episodes: Sequence[Episode]) -> None:
-        self.state.num_input_tokens_seen += sum(episode.num_tokens for episode in episodes)
+    def count_tokens(self, num_tokens: int) -> None:
+        """Add to what all ranks have seen so far."""
+        self.state.num_input_tokens_seen += num_tokens
         self._metrics["train"]["num_tokens"] = [self.state.num_input_tokens_seen]
 
-    def _log_train(self, metrics: Mapping[str, float]) -> None:
+    def log_train(self, metrics: Mapping[str, float]) -> None:
+        """Figures of the optimizer step that is made, for its line in the log."""
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)
 
     def _send_telemetry(self) -> None:
         """TRL reports to its hub which trainer is used; this one does not."""
-
-
-def _number(reward: float | None) -> float:
-    return float("nan") if reward is None else reward

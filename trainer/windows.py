@@ -1,0 +1,112 @@
+"""From requests to a window: what is played, judged and told about before it is trained on.
+
+Everything here is collective and runs on the main thread; only the playing itself does not, and
+waits for nobody.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from agentgym.rollout.curriculum import Tried
+from agentgym.trainer.completions import fill_table
+from agentgym.trainer.episodes import Episode
+from agentgym.trainer.metrics import groups_of_different_starts, window_metrics
+from agentgym.trainer.rollouts import Played
+from agentgym.trainer.scorer import Scorer
+from agentgym.trainer.setup import must_pad
+from agentgym.trainer.stage import agent_callbacks
+from agentgym.trainer.window import Window, make_window
+from agentgym.trajectory import RolloutOutput, RolloutRequest
+
+if TYPE_CHECKING:
+    from agentgym.trainer.grpo import AgentGRPOTrainer
+
+logger = logging.getLogger(__name__)
+
+
+class Windows:
+    """The windows of a trainer's run, by number."""
+
+    def __init__(self, trainer: "AgentGRPOTrainer", scorer: Scorer) -> None:
+        self._trainer = trainer
+        self._scorer = scorer
+        self._must_pad = must_pad(trainer.policy)
+        self.old_logprob_seconds = 0.0
+        """Spent on the last window's log-probabilities."""
+
+    def make(self, number: int) -> Window:
+        """Play and plan the run's window `number`, from 0."""
+        trainer = self._trainer
+        played = self.play(self.requests(number), temperature=trainer.args.temperature)
+        episodes = self.everyones_episodes(played.outputs)
+        advantages = self._advantages(episodes)
+        window = make_window(
+            played.outputs,
+            advantages,
+            trainer.args.plan_settings(padding=self._must_pad),
+            trainer.ranks,
+        )
+        self._learn_of(episodes)
+        trainer.log_train({"time/rollout": played.seconds, "time/sync": played.sync_seconds})
+        self._tell(window)
+        started = time.perf_counter()
+        self._scorer.fill_old_logprobs(window)
+        self.old_logprob_seconds = time.perf_counter() - started
+        return window
+
+    def requests(self, number: int) -> list[RolloutRequest]:
+        """What this rank plays for the window `number`."""
+        ranks, per_rank = self._trainer.ranks, self._trainer.args.groups_per_rank
+        first = (number * ranks.count + ranks.index) * per_rank
+        return self._trainer.sampler.groups(range(first, first + per_rank))
+
+    def play(self, requests: Sequence[RolloutRequest], *, temperature: float) -> Played:
+        """This rank's trajectories under the current weights, judged."""
+        trainer = self._trainer
+        trainer.policy.train(False)
+        return trainer.stage.play(requests, trainer, trainer.ranks, temperature=temperature)
+
+    def everyones_episodes(self, outputs: Sequence[RolloutOutput]) -> list[Episode]:
+        """Those of all ranks, in the same order on every rank."""
+        trainer = self._trainer
+        episodes = trainer.ranks.gather_all([Episode.of(output) for output in outputs])
+        trainer.stage.judges.refuse_unseen(episodes)
+        return episodes
+
+    def _advantages(self, episodes: Sequence[Episode]) -> list[float]:
+        """This rank's."""
+        rewards = torch.tensor([_number(e.reward) for e in episodes], dtype=torch.float64)
+        groups = [episode.group for episode in episodes]
+        everyones = self._trainer.compute_advantages(rewards, groups)
+        return self._trainer.ranks.own(everyones.tolist())
+
+    def _learn_of(self, episodes: Sequence[Episode]) -> None:
+        trainer = self._trainer
+        for group in groups_of_different_starts(episodes)[:1]:
+            logger.warning("group %s began in different states: is reset seeded?", group)
+        if trainer.curriculum is not None:
+            trainer.curriculum.observe(Tried(e.group, e.task, e.reward) for e in episodes)
+            trainer.log_train(trainer.curriculum.figures())
+        trainer.count_tokens(sum(episode.num_tokens for episode in episodes))
+        trainer.log_train(window_metrics(episodes))
+
+    def _tell(self, window: Window) -> None:
+        trainer = self._trainer
+        if trainer.args.log_completions:
+            fill_table(trainer._logs, window.outputs, window.advantages, trainer.ranks)
+        for callback in agent_callbacks(trainer):
+            callback.on_window(
+                trainer.args,
+                trainer.state,
+                trainer.control,
+                outputs=window.outputs,
+                advantages=window.advantages,
+            )
+
+
+def _number(reward: float | None) -> float:
+    return float("nan") if reward is None else reward
