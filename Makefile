@@ -17,10 +17,10 @@ types:
 	mypy examples/*.py
 
 test:  ## the fast tests
-	pytest -m "not slow" $(TWO_PROCESSES)
+	pytest -m "not slow and not vllm" $(TWO_PROCESSES)
 
 test-slow:
-	pytest -m slow $(TWO_PROCESSES)
+	pytest -m "slow and not vllm" $(TWO_PROCESSES)
 
 test-all:
-	pytest $(TWO_PROCESSES)
+	pytest -m "not vllm" $(TWO_PROCESSES)

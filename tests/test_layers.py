@@ -52,7 +52,11 @@ LAYERS: tuple[set[str], ...] = (
 """Parts of agentgym, the lowest first; a layer may use itself and those below."""
 
 HEAVY = {"accelerate", "datasets", "peft", "torch", "transformers", "trl", "vllm"}
-HEAVY_PACKAGES = ("agentgym.trainer", "agentgym.engines.transformers")
+HEAVY_PACKAGES = (
+    "agentgym.trainer",
+    "agentgym.engines.transformers",
+    *(f"agentgym.engines.vllm.{name}" for name in ("backends", "extension", "loading", "staged")),
+)
 """May load heavy libraries when they are imported, and are imported late by what is below."""
 HEAVY_INSIDE_FUNCTIONS = (
     "agentgym.rendering.compiled",

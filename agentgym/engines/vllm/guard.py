@@ -1,0 +1,57 @@
+"""Who may talk to a server: vLLM's own key guards `/v1`, but not the endpoints that change it.
+
+Loaded by vLLM through `--middleware`. With a key everything but `/health` needs it. Without one the
+server listens on loopback only, and what a web page makes a browser send is refused.
+"""
+
+import hmac
+import os
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+_OPEN = "/health"
+_LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Guard:
+    """ASGI middleware; the key is in the environment variable `VLLM_API_KEY`."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._key = os.environ.get("VLLM_API_KEY", "").encode()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Hand the request on, or answer it with 401."""
+        if scope["type"] not in ("http", "websocket") or self._may_pass(scope):
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body", "body": b'{"error": "Unauthorized"}'})
+
+    def _may_pass(self, scope: Message) -> bool:
+        headers = dict(_lower(scope["headers"]))
+        if not self._key:
+            host = headers.get(b"host", b"").decode("latin-1")
+            return b"origin" not in headers and _name(host) in _LOCAL_NAMES
+        if scope["path"] == _OPEN and scope.get("method") == "GET":
+            return True
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(token, self._key)
+
+
+def _lower(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower(), value) for name, value in headers]
+
+
+def _name(host: str) -> str:
+    """A `Host` header without the port."""
+    return host if host.endswith("]") else host.rpartition(":")[0] or host

@@ -1,0 +1,91 @@
+"""The command that starts vLLM's own server with what a trainer needs of it."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agentgym.engines.vllm.transfer import NCCL, SHM
+
+EXTENSION = "agentgym.engines.vllm.extension.WorkerExtension"
+GUARD = "agentgym.engines.vllm.guard.Guard"
+KEY_VARIABLE = "VLLM_API_KEY"
+_CPU_BLOCK = 32
+"""Tokens; vLLM's own 128 on CPU is longer than many prompts, which are then never shared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """How to serve a model."""
+
+    model: str
+    """Folder or hub id."""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    on_gpu: bool = False
+    backend: str | None = None
+    """How weights come; `None` = NCCL on GPUs, shared memory without."""
+    dtype: str = "auto"
+    max_context: int | None = None
+    """Tokens of prompt and completion; `None` = as long as the model allows."""
+    kv_cache_bytes: int | None = None
+    """`None` = a share of the memory, as vLLM has it."""
+    threads: int = 2
+    """To compute with, on CPU."""
+    lora_rank: int = 0
+    """Highest rank of adapters that the server takes; 0 = none."""
+    extra: tuple[str, ...] = ()
+    """Arguments of vLLM's server, last."""
+
+
+def server_argv(settings: ServerSettings) -> list[str]:
+    """The command line."""
+    backend = settings.backend or (NCCL if settings.on_gpu else SHM)
+    options: dict[str, object] = {
+        "--model": settings.model,
+        "--host": settings.host,
+        "--port": settings.port,
+        "--dtype": settings.dtype,
+        "--generation-config": "vllm",
+        "--logprobs-mode": "processed_logprobs",
+        "--max-logprobs": -1,
+        "--worker-extension-cls": EXTENSION,
+        "--weight-transfer-config": f'{{"backend": "{backend}"}}',
+        "--middleware": GUARD,
+        "--max-model-len": settings.max_context,
+        "--kv-cache-memory-bytes": settings.kv_cache_bytes,
+    }
+    flags = ["--enable-scale-out", "--enable-prefix-caching"]
+    if not settings.on_gpu:
+        options["--block-size"] = _CPU_BLOCK
+        flags.append("--enforce-eager")
+    if settings.lora_rank:
+        options["--max-lora-rank"] = settings.lora_rank
+        flags.append("--enable-lora")
+    given = [text for name, v in options.items() if v is not None for text in (name, str(v))]
+    module = "vllm.entrypoints.openai.api_server"
+    return [sys.executable, "-m", module, *given, *flags, *settings.extra]
+
+
+def server_environment(
+    settings: ServerSettings, environment: Mapping[str, str], *, key: str | None
+) -> dict[str, str]:
+    """The environment variables; what `environment` says about threads stands.
+
+    Args:
+        settings: how to serve.
+        environment: to start from, such as `os.environ`.
+        key: what requests must come with; never on the command line, which everybody can read.
+    """
+    needed = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600"}
+    wished = {"VLLM_NO_USAGE_STATS": "1"}
+    if not settings.on_gpu:
+        wished |= {
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "OMP_NUM_THREADS": str(settings.threads),
+            "GOMP_SPINCOUNT": "0",
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        }
+    if settings.lora_rank:
+        needed["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+    rest = {name: value for name, value in environment.items() if name != KEY_VARIABLE}
+    return wished | rest | needed | ({KEY_VARIABLE: key} if key else {})
