@@ -24,7 +24,7 @@ def test_only_stop_ids_of_the_turn_end_it_and_nothing_shifts_the_distribution() 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 def test_seeds_stay_apart(one: int, other: int) -> None:
-    """vLLM takes 64 bits and reads -1 as no seed; on a CPU only the lower 32 reach the generator."""
+    """vLLM takes 64 bits and reads -1 as no seed; a CPU's generator takes the lower 32 of them."""
     seeds = [_seed(one), _seed(other), _seed(one ^ 1 << 40)]
 
     assert all(0 <= seed < 2**63 for seed in seeds)

@@ -1,0 +1,287 @@
+"""New weights for one server and for several: all of them, or none, or nothing is sampled."""
+
+import asyncio
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from vllm_protocol_kit import (
+    SHORT,
+    FakeVllm,
+    Fault,
+    TestWeights,
+    ask,
+    cut,
+    engine_over,
+    fake,
+    running,
+    silence,
+    status,
+    two_servers,
+)
+
+from agentgym.errors import ConfigError, EngineError
+
+__all__ = ["fake"]
+FINISH, UPDATE, PAUSE = "/finish_weight_update", "/update_weights", "/pause"
+CHANGES = {PAUSE, "/reset_prefix_cache", "/start_weight_update", UPDATE, FINISH, "/resume"}
+
+
+def order(server: FakeVllm) -> list[str]:
+    """What an update asked for."""
+    return [path for path, _ in server.seen if path in CHANGES]
+
+
+async def test_an_update_pauses_stages_swaps_and_goes_on(fake: FakeVllm) -> None:
+    async with engine_over(fake) as engine:
+        before = await ask(engine)
+        assert await engine.update_weights(TestWeights(3)) == engine.policy_version == 3
+        after = await ask(engine)
+        await engine.update_weights(TestWeights(4))
+
+    update = [PAUSE, "/reset_prefix_cache", "/start_weight_update", UPDATE, UPDATE, FINISH]
+    assert order(fake) == [*update, "/resume"] * 2
+    assert fake.num("/init_weight_transfer_engine") == 1
+    assert fake.weights == ["a", "b"]
+    assert (before.policy_version, after.policy_version) == (0, 3)
+    assert before.token_ids != after.token_ids
+
+
+async def test_prefixes_of_other_weights_cannot_be_used(fake: FakeVllm) -> None:
+    """Even by a server that forgets to forget: the version is part of what a prefix is known by."""
+    async with engine_over(fake) as engine:
+        await ask(engine)
+        await engine.update_weights(TestWeights(3))
+        await ask(engine)
+
+    assert [turn["cache_salt"] for turn in fake.turns] == ["0", "3"]
+
+
+async def test_a_turn_under_way_goes_on_and_says_which_token_is_whose(fake: FakeVllm) -> None:
+    fake.token_s = 0.05
+    async with engine_over(fake) as engine:
+        turn = asyncio.create_task(ask(engine, max_tokens=12))
+        await asyncio.sleep(0.3)
+        await engine.update_weights(TestWeights(1))
+        answer = await turn
+
+    versions = answer.token_versions
+    assert list(versions) == sorted(versions)
+    assert set(versions) == {0, 1}
+    assert answer.policy_version == 0
+
+
+async def test_weights_must_be_given(fake: FakeVllm) -> None:
+    async with engine_over(fake) as engine:
+        with pytest.raises(ConfigError, match="hand over"):
+            await engine.update_weights()
+
+
+@pytest.mark.parametrize("path", [PAUSE, "/start_weight_update", UPDATE, FINISH])
+async def test_weights_that_are_not_the_models_are_refused(fake: FakeVllm, path: str) -> None:
+    fake.faults[path].append(status(500, "failed: weights refused: missing: model.norm.weight"))
+    async with engine_over(fake) as engine:
+        first = await ask(engine)
+        with pytest.raises(ConfigError, match=r"^weights refused: missing: model.norm.weight$"):
+            await engine.update_weights(TestWeights(1))
+        assert await ask(engine) == first
+        await engine.update_weights(TestWeights(1))
+
+    assert not fake.is_paused
+    assert fake.num("/init_weight_transfer_engine") == 2
+
+
+@pytest.mark.parametrize("fault", [cut, status(500, "boom"), silence])
+@pytest.mark.parametrize("path", [PAUSE, UPDATE])
+async def test_a_failed_transfer_leaves_the_old_weights(path: str, fault: Fault) -> None:
+    """At one of two servers; both go on, and the next update brings both to one version."""
+    deadlines = replace(SHORT, update_s=0.6)
+    async with running(FakeVllm()) as one, running(FakeVllm()) as two:
+        two.faults[path].append(fault)
+        async with engine_over(one, two, deadlines=deadlines) as engine:
+            first = await ask(engine)
+            with pytest.raises(EngineError, match=r"weights were not updated.*had"):
+                await engine.update_weights(TestWeights(1))
+            again = [await ask(engine, session=str(i)) for i in range(2)]
+            await engine.update_weights(TestWeights(2))
+
+    assert again == [first] * 2
+    assert (one.is_paused, two.is_paused) == (False, False)
+    assert (one.label, two.label) == ("2", "2")
+
+
+async def test_servers_of_different_versions_are_not_sampled_from() -> None:
+    """One has swapped, the other broke: nobody knows whose token would be next."""
+    async with two_servers() as (one, two, engine):
+        two.faults[FINISH].append(status(500, "boom"))
+        with pytest.raises(EngineError, match=rf"new weights at {one.url}.*not known at {two.url}"):
+            await engine.update_weights(TestWeights(1))
+        with pytest.raises(EngineError, match="did not end"):
+            await ask(engine)
+        two.faults[UPDATE].append(status(500, "weights refused: again"))
+        with pytest.raises(ConfigError):
+            await engine.update_weights(TestWeights(2))
+        with pytest.raises(EngineError, match="did not end"):
+            await ask(engine)
+        await engine.update_weights(TestWeights(2))
+        answer = await ask(engine)
+
+    assert (one.is_paused, two.is_paused) == (False, False)
+    assert answer.policy_version == 2
+
+
+async def test_a_swap_whose_answer_is_lost_has_come_through(fake: FakeVllm) -> None:
+    fake.after_swap = cut
+    async with engine_over(fake) as engine:
+        assert await engine.update_weights(TestWeights(1)) == 1
+        assert (await ask(engine)).policy_version == 1
+
+
+async def test_a_swap_of_which_nothing_is_heard_is_not_trusted(fake: FakeVllm) -> None:
+    fake.faults[FINISH].append(cut)
+    async with engine_over(fake) as engine:
+        started = time.monotonic()
+        with pytest.raises(EngineError, match="not known at"):
+            await engine.update_weights(TestWeights(1))
+        with pytest.raises(EngineError, match="did not end"):
+            await ask(engine)
+
+    assert time.monotonic() - started < 3
+
+
+async def test_a_server_that_is_not_there_fails_the_update_in_time() -> None:
+    async with two_servers() as (one, two, engine):
+        await engine.connect()
+        two.always |= dict.fromkeys([*CHANGES, "/health", "/weight_info"], cut)
+        started = time.monotonic()
+        with pytest.raises(EngineError, match=f"not updated: {two.url} was not there"):
+            await engine.update_weights(TestWeights(1))
+
+    assert time.monotonic() - started < SHORT.gone_s + SHORT.resume_s + 2
+    assert not one.is_paused
+
+
+async def test_a_cancelled_update_leaves_every_server_going(fake: FakeVllm) -> None:
+    """Such as by Ctrl-C while the trainer gathers the next bucket."""
+    gathered = threading.Event()
+    async with engine_over(fake) as engine:
+        first = await ask(engine)
+        weights = TestWeights(1, before_second=lambda: gathered.wait(5))
+        update = asyncio.create_task(engine.update_weights(weights))
+        await asyncio.sleep(0.5)
+        assert fake.is_paused
+        update.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await update
+        assert not fake.is_paused
+        assert await ask(engine) == first
+        gathered.set()
+
+
+async def test_the_trainers_own_errors_pass(fake: FakeVllm) -> None:
+    def fail() -> None:
+        raise ConfigError("lm_head.weight is not finite")
+
+    async with engine_over(fake) as engine:
+        with pytest.raises(ConfigError, match="lm_head"):
+            await engine.update_weights(TestWeights(1, before_second=fail))
+
+    assert not fake.is_paused
+
+
+async def test_a_restarted_server_is_brought_up_to_date() -> None:
+    server = FakeVllm()
+    async with running(server), engine_over(server) as engine:
+        await engine.update_weights(TestWeights(1))
+        server.label = "default"
+        with pytest.raises(EngineError, match="restarted"):
+            await ask(engine)
+        await engine.update_weights(TestWeights(2))
+        answer = await ask(engine)
+
+    assert answer.policy_version == 2
+    assert server.num("/init_weight_transfer_engine") == 2
+
+
+async def test_waiting_for_weights_is_not_the_turns_fault(fake: FakeVllm) -> None:
+    """A turn may take a second, and the update takes two; no server is held to hang meanwhile."""
+    fake.token_s = 0.05
+    deadlines = replace(SHORT, turn_s=1.0)
+    async with engine_over(fake, deadlines=deadlines) as engine:
+        turn = asyncio.create_task(ask(engine, max_tokens=10))
+        await asyncio.sleep(0.2)
+        await engine.update_weights(TestWeights(1, before_second=lambda: time.sleep(2)))
+        answer = await turn
+
+    assert len(answer.token_ids) == 10
+
+
+async def test_another_process_may_have_updated(fake: FakeVllm) -> None:
+    """Ranks share servers and one of them updates; turns of the others may end before they hear."""
+    fake.token_s = 0.05
+    async with engine_over(fake) as first, engine_over(fake) as second:
+        turn = asyncio.create_task(ask(second, max_tokens=8))
+        await asyncio.sleep(0.2)
+        await first.update_weights(TestWeights(1))
+        await asyncio.sleep(0.3)
+        await second.follow(1)
+        answer = await turn
+        with pytest.raises(EngineError, match="not version 9"):
+            await second.follow(9)
+
+    assert set(answer.token_versions) == {0, 1}
+    assert second.policy_version == 1
+
+
+async def test_servers_that_differ_at_the_beginning_need_an_update() -> None:
+    async with two_servers() as (one, _, engine):
+        one.label = "3"
+        with pytest.raises(EngineError, match="'3', 'default'"):
+            await ask(engine)
+        await engine.update_weights(TestWeights(4))
+        answer = await ask(engine)
+
+    assert answer.policy_version == 4
+
+
+LORA = {"r": 8, "target_modules": {"q_proj"}}
+
+
+async def test_an_adapter_is_named_in_the_turns_that_it_samples(fake: FakeVllm) -> None:
+    async with engine_over(fake) as engine:
+        base = await ask(engine)
+        for version in (1, 2, 3):
+            await engine.update_weights(TestWeights(version, kind="lora", lora_config=LORA))
+            answer = await ask(engine)
+            assert answer.policy_version == engine.policy_version == version
+        loaded = set(fake.adapters)
+    models = [turn["model"] for turn in fake.turns]
+
+    assert models == ["policy", "agentgym-1", "agentgym-2", "agentgym-3"]
+    assert loaded == {"agentgym-2", "agentgym-3"}
+    assert base.policy_version == 0
+    assert not fake.adapters
+    assert PAUSE not in order(fake)
+
+
+async def test_an_adapter_that_a_server_refuses_changes_nothing() -> None:
+    async with two_servers() as (one, two, engine):
+        await engine.update_weights(TestWeights(1, kind="lora", lora_config=LORA))
+        first = await ask(engine)
+        two.faults["/v1/load_lora_adapter"].append(status(500, "rank 32 is greater than 16"))
+        with pytest.raises(ConfigError, match=f"{two.url} refuses .*rank 32"):
+            await engine.update_weights(TestWeights(2, kind="lora", lora_config=LORA))
+        again = [await ask(engine, session=str(i)) for i in range(2)]
+        adapters = [set(one.adapters), set(two.adapters)]
+
+    assert again == [first] * 2
+    assert adapters == [{"agentgym-1"}] * 2
+
+
+async def test_a_server_that_lost_its_adapter_gets_it_again(fake: FakeVllm) -> None:
+    async with engine_over(fake) as engine:
+        await engine.update_weights(TestWeights(1, kind="lora", lora_config=LORA))
+        first = await ask(engine)
+        fake.adapters.clear()
+        assert await ask(engine) == first
