@@ -55,6 +55,9 @@ class KeepsWeights(Protocol):
     """An engine with a copy of the weights: `update_weights` must be given them."""
 
     keeps_weights: Literal[True]
+    is_shared: bool
+    """Whether the engines of all processes sample from one copy, on servers: then one of them
+    brings the weights, and the others follow."""
 
     async def follow(self, version: int) -> None:
         """Another process has brought the servers that this engine shares with it to `version`.

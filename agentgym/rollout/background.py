@@ -8,6 +8,7 @@ would cut the closing of an env; only what outlasts `GRACE_S` gets one.
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -39,6 +40,10 @@ class LoopThread:
             if future.cancel() and not over.wait(GRACE_S):
                 self._cancel_stragglers()
             raise
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Start the coroutine; whoever waits for it also cancels it."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
         """Cancel what is left, end the thread; idempotent."""

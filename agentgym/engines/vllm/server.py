@@ -38,6 +38,7 @@ class VllmServerEngine:
     """
 
     keeps_weights: Literal[True] = True
+    is_shared = True
 
     def __init__(self, servers: VllmServers) -> None:
         self._settings = servers

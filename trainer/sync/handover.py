@@ -1,0 +1,61 @@
+"""Buckets from the thread that gathers them to the event loop that delivers them.
+
+Neither side can leave the other waiting: a gather that fails ends the delivery, and a delivery that
+fails lets the gather run to its end, which the other ranks take part in.
+"""
+
+import queue
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any, Literal
+
+from agentgym.engines.weights import Bucket, TensorSpec
+from agentgym.errors import EngineError
+from agentgym.trainer.sync.gather import Contents
+
+_LOOK_S = 0.05
+
+
+class HandedOver:
+    """See `agentgym.engines.weights.Weights`.
+
+    Args:
+        contents: what will come.
+        version: the policy version afterwards.
+    """
+
+    def __init__(self, contents: Contents, version: int) -> None:
+        self.kind: Literal["full", "lora"] = contents.kind
+        self.specs: Mapping[str, TensorSpec] = contents.specs
+        self.lora_config = contents.lora_config
+        self.version = version
+        self._queue: queue.Queue[Bucket | BaseException | None] = queue.Queue(maxsize=1)
+
+    def buckets(self) -> Iterator[Bucket]:
+        """Everything that is put in, until the end.
+
+        Raises:
+            EngineError: not everything could be gathered.
+        """
+        while (item := self._queue.get()) is not None:
+            if isinstance(item, BaseException):
+                raise EngineError(f"the weights were not gathered: {item}") from item
+            yield item
+
+    def feed(self, buckets: Iterable[Bucket], delivery: "Future[Any]") -> None:
+        """Put all buckets in; those that nobody will take are gathered and dropped."""
+        try:
+            for bucket in buckets:
+                self._put(bucket, delivery)
+        except BaseException as error:
+            self._put(error, delivery)
+            raise
+        self._put(None, delivery)
+
+    def _put(self, item: Bucket | BaseException | None, delivery: "Future[Any]") -> None:
+        while not delivery.done():
+            try:
+                self._queue.put(item, timeout=_LOOK_S)
+            except queue.Full:
+                continue
+            return
