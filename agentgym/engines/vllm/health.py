@@ -7,10 +7,11 @@ from typing import Any
 
 from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError
 from agentgym.engines.vllm.settings import Deadlines
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, EngineError
 
 _PER_CALL_S = 30.0
 _BETWEEN_S = 0.25
+_BROKEN = 500
 HOW_TO_START = "start it with `agentgym serve`"
 
 
@@ -54,7 +55,7 @@ async def look(client: JsonClient, model: str | None, deadlines: Deadlines) -> F
 
 
 async def until_alive(client: JsonClient, timeout_s: float) -> None:
-    """Wait until the server says that it is healthy.
+    """Wait until the server is there and does not say that it is broken.
 
     Raises:
         UnreachableError: it did not in time.
@@ -64,7 +65,11 @@ async def until_alive(client: JsonClient, timeout_s: float) -> None:
         try:
             await client.call("GET", "/health", timeout_s=min(left, _PER_CALL_S))
             return
-        except (UnreachableError, FailedCallError) as error:
+        except UnreachableError as error:
+            failure: EngineError = error
+        except FailedCallError as error:
+            if error.status < _BROKEN:
+                return
             failure = error
         await asyncio.sleep(min(_BETWEEN_S, max(left, 0.0)))
     raise UnreachableError(f"{client.url} was not there within {timeout_s:g} s: {failure}")
