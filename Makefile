@@ -1,6 +1,6 @@
 TWO_PROCESSES = -n 2 --dist loadfile
 
-.PHONY: check fix lint types test test-slow test-all
+.PHONY: check fix lint types test test-slow test-all vllm-env vllm-test
 
 check: lint types test-all  ## everything CI checks
 
@@ -24,3 +24,9 @@ test-slow:
 
 test-all:
 	pytest -m "not vllm" $(TWO_PROCESSES)
+
+vllm-env:  ## .venv-vllm: vLLM's CPU build and this project, for machines without a GPU
+	python3 .ci/vllm_env.py .venv-vllm
+
+vllm-test:  ## the tests that need vLLM, in that environment
+	.venv-vllm/bin/python -m pytest -m "vllm and not slow" $$(grep -rlF mark.vllm tests --include='test_*.py')

@@ -16,7 +16,7 @@ from agentgym.errors import AgentGymError, UsageError
 from agentgym.registry import Registry
 
 COMMANDS: Registry[Command] = Registry("command")
-NAMES = ("train", "rollout", "check", "envs", "tools", "new", "serve-env", "doctor")
+NAMES = ("train", "rollout", "check", "envs", "tools", "new", "serve", "serve-env", "doctor")
 """In the order of the overview."""
 for _name in NAMES:
     COMMANDS.register(_name, f"agentgym.commands.{_name.replace('-', '_')}:COMMAND")

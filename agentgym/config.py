@@ -38,6 +38,9 @@ class Config(BaseModel):
     arguments: ClassVar[tuple[str, ...]] = ()
     """Fields given by position, in this order, in place of config files."""
 
+    passed_on: ClassVar[str | None] = None
+    """Field that takes the words after `--` as they are."""
+
     @classmethod
     def beneath(cls, given: Mapping[str, Any]) -> list[Path]:  # noqa: ARG003 (for subclasses)
         """Config files that lie under what files and flags have `given`."""

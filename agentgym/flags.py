@@ -44,21 +44,32 @@ def parse_flags(config_class: type[Config], argv: Sequence[str], *, prog: str) -
         ConfigError: an unknown flag, or a flag without its value.
     """
     parser = build_parser(config_class, prog)
-    namespace, unknown = parser.parse_known_intermixed_args([_kebab(item) for item in argv])
+    own, passed_on = _split(config_class, argv)
+    namespace, unknown = parser.parse_known_intermixed_args([_kebab(item) for item in own])
     fields = config_class.model_fields
     if unknown:
         flag = unknown[0].split("=")[0]
         raise ConfigError(f"unknown flag {flag!r}{_near_flag(flag, fields)}")
     typed = vars(namespace)
     files = [Path(file) for file in typed.pop("files", [])]
-    return Flags(files, {name: _decode(name, raw, fields[name]) for name, raw in typed.items()})
+    values = {name: _decode(name, raw, fields[name]) for name, raw in typed.items()}
+    return Flags(files, values | passed_on)
+
+
+def _split(config_class: type[Config], argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """The command's own words, and the field with those after `--`, if it has one."""
+    words = list(argv)
+    if config_class.passed_on is None or "--" not in words:
+        return words, {}
+    at = words.index("--")
+    return words[:at], {config_class.passed_on: words[at + 1 :]}
 
 
 def build_parser(config_class: type[Config], prog: str) -> argparse.ArgumentParser:
     """A parser with one group of flags for each section (base class) of the config."""
     parser = _Parser(
         prog=prog,
-        usage=f"{prog} {_positional(config_class)} [--flag value ...]",
+        usage=f"{prog} {_positional(config_class)} [--flag value ...]{_rest(config_class)}",
         description=inspect.cleandoc(config_class.__doc__ or ""),
         formatter_class=_formatter,
         allow_abbrev=False,
@@ -81,9 +92,14 @@ def _positional(config_class: type[Config]) -> str:
     return " ".join(name.upper() for name in config_class.arguments) or "[FILE.yaml ...]"
 
 
+def _rest(config_class: type[Config]) -> str:
+    return f" [-- {config_class.passed_on.upper()} ...]" if config_class.passed_on else ""
+
+
 def _add_flags(parser: argparse.ArgumentParser, config_class: type[Config]) -> None:
+    no_flags = {*config_class.arguments, config_class.passed_on}
     for title, names in sections(config_class):
-        flags = [name for name in names if name not in config_class.arguments]
+        flags = [name for name in names if name not in no_flags]
         group = parser.add_argument_group(title) if flags else None
         for name in flags:
             _add_flag(group, name, config_class.model_fields[name])

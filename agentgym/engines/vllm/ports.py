@@ -1,5 +1,6 @@
 """Ports that nobody listens on."""
 
+import os
 import socket
 
 from agentgym.errors import ConfigError
@@ -21,5 +22,5 @@ def refuse_taken_port(host: str, port: int) -> None:
         socket.create_server((host, port)).close()
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; give another --port"
+            f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; give another --port"
         ) from error

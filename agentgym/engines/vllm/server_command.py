@@ -51,6 +51,7 @@ def server_argv(settings: ServerSettings) -> list[str]:
         "--worker-extension-cls": EXTENSION,
         "--weight-transfer-config": f'{{"backend": "{backend}"}}',
         "--middleware": GUARD,
+        "--uvicorn-log-level": "warning",
         "--max-model-len": settings.max_context,
         "--kv-cache-memory-bytes": settings.kv_cache_bytes,
     }
@@ -77,7 +78,7 @@ def server_environment(
         key: what requests must come with; never on the command line, which everybody can read.
     """
     needed = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600"}
-    wished = {"VLLM_NO_USAGE_STATS": "1"}
+    wished = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
     if not settings.on_gpu:
         wished |= {
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",

@@ -1,0 +1,122 @@
+"""Runs vLLM's server as a child: waits until it is well, and takes it down on the way out."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.errors import EngineError
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_GRACE_S = 30.0
+_ASK_EVERY_S = 0.5
+_TELL_EVERY_S = 10.0
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What to start."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    url: str
+    """Without a path."""
+    timeout_s: float
+    """Until it must be ready."""
+
+
+class _Stop(BaseException):
+    """A signal came."""
+
+
+def run_server(launch: Launch, *, ready: str) -> int:
+    """Run until the server ends or a signal comes; 0 after a signal, else the server's exit code.
+
+    Args:
+        launch: what to start.
+        ready: printed once requests are answered.
+
+    Raises:
+        EngineError: the server ended before it was ready, or was not ready in time.
+    """
+    with _signals_as_stop():
+        process = subprocess.Popen(
+            launch.argv,
+            env=dict(launch.environment),
+            stdout=sys.stderr,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
+        )
+        try:
+            _wait_until_ready(process, launch)
+            print(ready, flush=True)
+            return process.wait()
+        except _Stop:
+            return 0
+        finally:
+            _end(process)
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", launch: Launch) -> None:
+    start = told = time.monotonic()
+    while not _is_well(launch.url):
+        code = process.poll()
+        if code is not None:
+            raise EngineError(f"vLLM ended with code {code} before it was ready; see above why")
+        now = time.monotonic()
+        if now - start > launch.timeout_s:
+            raise EngineError(f"vLLM was not ready within {launch.timeout_s:g} s")
+        if now - told >= _TELL_EVERY_S:
+            told = now
+            print(f"starting vLLM: {now - start:.0f} s", file=sys.stderr, flush=True)
+        time.sleep(_ASK_EVERY_S)
+
+
+def _is_well(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ask it to end, then make it; with all its processes."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_GRACE_S)
+        except (subprocess.TimeoutExpired, _Stop):
+            print("vLLM did not end by itself; it is killed", file=sys.stderr)
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+def _end_with_parent() -> None:
+    """In the child: a launcher that is killed leaves no server behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@contextmanager
+def _signals_as_stop() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise _Stop
+
+    before: dict[int, Any] = {number: signal.signal(number, stop) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
