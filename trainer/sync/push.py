@@ -1,10 +1,11 @@
 """The policy's weights to the engine, acknowledged, before it samples again."""
 
 import time
-from concurrent.futures import Future
+from collections import deque
+from collections.abc import Iterable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -14,7 +15,7 @@ from agentgym.engines.weights import Bucket, KeepsWeights
 from agentgym.errors import ConfigError, EngineError
 from agentgym.rollout.background import LoopThread
 from agentgym.trainer.ranks import Ranks
-from agentgym.trainer.sync.gather import Contents, Kind, contents_of
+from agentgym.trainer.sync.gather import Kind, contents_of
 from agentgym.trainer.sync.handover import HandedOver
 
 
@@ -59,9 +60,7 @@ class WeightSync:
         self._settings = settings
         self._ranks = ranks
         self._version = 0
-        self._sums: dict[str, tuple[float, float]] = {}
-        self._base_of: int | None = None
-        """Identity of the engine that has the model's own weights, below an adapter."""
+        self._prints = Fingerprints()
         self.figures: SyncFigures | None = None
         """Of the last update."""
 
@@ -71,7 +70,7 @@ class WeightSync:
         Args:
             engine: the same kind on every rank.
             loop: where the engine lives.
-            must_change: an optimizer step was made since the last update.
+            must_change: an optimizer step with a gradient was made since the last update.
 
         Returns:
             The policy version it is at.
@@ -82,28 +81,83 @@ class WeightSync:
             EngineError: they did not arrive, or not in time.
         """
         started = time.perf_counter()
-        if not isinstance(engine, KeepsWeights):
+        if isinstance(engine, KeepsWeights):
+            version = self._push_to_keeper(engine, loop)
+        else:
             version = self._ranks.together(lambda: loop.run(engine.update_weights()))
-            self.figures = SyncFigures(version, time.perf_counter() - started, 0, 0)
-            return version
-        version = 1 + max(self._ranks.gather(max(self._version, engine.policy_version)))
-        size, changed = self._ranks.together(lambda: self._deliver(engine, loop, version))
-        if must_change and not changed:
+        prints = self._prints
+        self.figures = SyncFigures(
+            version, time.perf_counter() - started, prints.num_bytes, prints.num_changed
+        )
+        if must_change and prints.num_tensors and not prints.num_changed:
             raise ConfigError(
-                "an optimizer step was made, but no tensor that the engine is given has changed: "
-                "is what is trained part of the model (sync_kind), and learning_rate above 0?"
+                f"an optimizer step was made, but of the {prints.num_tensors} tensors that the "
+                "engine is given none has changed: is what is trained among them, and is "
+                "learning_rate above 0?"
             )
-        self._version = version
-        self.figures = SyncFigures(version, time.perf_counter() - started, size, changed)
         return version
 
-    def _deliver(self, engine: Engine, loop: LoopThread, version: int) -> tuple[int, int]:
-        if self._settings.kind == "lora" and self._base_of != id(engine):
-            self._send(engine, loop, contents_of(self._model, "lora").without_adapter(), version)
-        contents = contents_of(self._model, self._settings.kind)
-        return self._send(engine, loop, contents, version)
+    def _push_to_keeper(self, engine: Engine, loop: LoopThread) -> int:
+        assert isinstance(engine, KeepsWeights)
+        version = 1 + max(self._ranks.gather(max(self._version, engine.policy_version)))
+        sends = self._ranks.index == 0 or not engine.is_shared
+        self._ranks.together(lambda: self._gather(engine if sends else None, loop, version))
+        if not sends:
+            follow = engine.follow(version)
+        self._ranks.together(lambda: None if sends else loop.run(follow))
+        self._version = version
+        return version
 
-    def _send(
-        self, engine: Engine, loop: LoopThread, contents: Contents, version: int
-    ) -> tuple[int, int]:
-        raise NotImplementedError
+    def _gather(self, engine: Engine | None, loop: LoopThread, version: int) -> None:
+        """Gather all weights and deliver them to the engine, if this rank has to."""
+        contents = contents_of(self._model, self._settings.kind)
+        buckets = self._prints.watch(contents.buckets(self._settings.bucket_bytes))
+        if engine is None:
+            deque(buckets, maxlen=0)
+            return
+        weights = HandedOver(contents, version)
+        deadline = time.perf_counter() + self._settings.timeout_s
+        delivery = loop.submit(engine.update_weights(weights))
+        try:
+            weights.feed(buckets, delivery)
+            acknowledged = delivery.result(max(deadline - time.perf_counter(), 0.0))
+        except FutureTimeoutError as error:
+            limit = f"{self._settings.timeout_s:g} s"
+            raise EngineError(f"no weight update within {limit} (sync_timeout_s)") from error
+        finally:
+            delivery.cancel()
+        if acknowledged != version:
+            raise EngineError(
+                f"the engine says it is at policy version {acknowledged}, not at {version}"
+            )
+
+
+class Fingerprints:
+    """Tells which tensors of an update differ from those of the one before."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, ...]] = {}
+        self.num_tensors = 0
+        self.num_bytes = 0
+        self.num_changed = 0
+
+    def watch(self, buckets: Iterable[Bucket]) -> Iterator[Bucket]:
+        """The buckets, counted; the first update changes everything."""
+        self.num_tensors = self.num_bytes = self.num_changed = 0
+        for bucket in buckets:
+            prints = _prints(bucket)
+            self.num_tensors += len(bucket)
+            self.num_bytes += sum(tensor.nbytes for tensor in bucket.values())
+            self.num_changed += sum(self._known.get(name) != seen for name, seen in prints.items())
+            self._known.update(prints)
+            yield bucket
+
+
+def _prints(bucket: Bucket) -> dict[str, tuple[float, ...]]:
+    """Sum and sum of squares of each tensor, in float64."""
+    sums = [
+        torch.stack([whole.sum(dtype=torch.float64), whole.double().square().sum()])
+        for whole in bucket.values()
+    ]
+    rows = torch.stack(sums).tolist() if sums else []
+    return dict(zip(bucket, map(tuple, rows), strict=True))
