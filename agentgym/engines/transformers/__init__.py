@@ -3,11 +3,11 @@
 Import this package late: it needs torch. `transformers_engine` picks the engine for a model.
 """
 
+from agentgym.engines.local import EngineStats
 from agentgym.engines.transformers.engine import (
     GenerateEngine,
     TransformersEngine,
     transformers_engine,
 )
-from agentgym.engines.transformers.requests import EngineStats
 
 __all__ = ["EngineStats", "GenerateEngine", "TransformersEngine", "transformers_engine"]

@@ -1,34 +1,32 @@
 """The engines over a model in this process, and the choice between them."""
 
-import asyncio
 import logging
 
 import numpy as np
 from torch import nn
 
-from agentgym.engines.base import Engine, Generation, Sampling, refuse_unknown_ids
+from agentgym.engines.base import Engine
+from agentgym.engines.local import Ask, LocalEngine
 from agentgym.engines.stops import Decode, watch
 from agentgym.engines.transformers.fallback import GenerateCore
 from agentgym.engines.transformers.model import PolicyModel
-from agentgym.engines.transformers.requests import EngineStats, Reply, Request
+from agentgym.engines.transformers.requests import Request
 from agentgym.engines.transformers.scheduler import SlotCore
 from agentgym.engines.transformers.slots import Slots
 from agentgym.engines.transformers.support import refuse_unservable, slot_obstacle
-from agentgym.engines.transformers.worker import Worker
 from agentgym.engines.weights import Weights
-from agentgym.errors import ConfigError, EngineError
+from agentgym.engines.worker import Reply
+from agentgym.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
 
-class LocalEngine:
-    """Samples from a model object in this process, on a thread of its own.
+class TrainedModelEngine(LocalEngine[Request]):
+    """Samples from a model object in this process.
 
     The weights are the model's own: a change is seen at once, so change them only while no request
     runs, and call `update_weights` afterwards. While requests run, the model is in evaluation mode;
     when the last one ends it is as its owner left it, before the outcome is delivered.
-
-    Requests may come from any event loop, also from several one after the other.
     """
 
     def __init__(
@@ -39,56 +37,15 @@ class LocalEngine:
         *,
         decode: Decode | None,
     ) -> None:
+        super().__init__(
+            core,
+            lambda ask: _request(ask, decode),
+            max_context=max_context,
+            vocabulary=model.vocabulary,
+        )
         self._core = core
-        self._decode = decode
-        self._worker = Worker(core)
-        self._max_context = max_context
-        self._vocabulary = model.vocabulary
         if isinstance(core, GenerateCore):
             core.poll = self._worker.poll
-
-    @property
-    def max_context(self) -> int:
-        """Longest prompt plus completion, in tokens."""
-        return self._max_context
-
-    @property
-    def policy_version(self) -> int:
-        """Weight updates seen so far."""
-        return self._core.policy_version
-
-    @property
-    def stats(self) -> EngineStats:
-        """What has been done so far; grows while requests run."""
-        return self._core.stats
-
-    async def generate(
-        self, prompt_ids: tuple[int, ...], sampling: Sampling, *, session: str
-    ) -> Generation:
-        """Sample one turn; cancelling the awaiting task frees its row before the next token.
-
-        Raises:
-            EngineError: the prompt does not fit or holds unknown ids, the model failed, or the
-                engine was closed.
-            ConfigError: there are stop strings, but no `decode`.
-        """
-        watched = watch(sampling.stop, self._decode)
-        self._check(prompt_ids)
-        limit = min(sampling.max_tokens, self._max_context - len(prompt_ids))
-        reply: Reply[Generation] = Reply()
-        prompt = np.asarray(prompt_ids, dtype=np.int64)
-        request = Request(prompt, sampling, session, limit, reply, watched)
-        if not self._worker.post(lambda: self._core.submit(request)):
-            raise EngineError("the engine is closed")
-        try:
-            return await reply.future
-        except asyncio.CancelledError:
-            self._worker.post(lambda: self._core.cancel(request))
-            raise
-
-    def release(self, session: str) -> None:
-        """The trajectory is over: its row is free. Unknown sessions are fine."""
-        self._worker.post(lambda: self._core.release(session))
 
     async def update_weights(self, weights: Weights | None = None) -> int:
         """The weights have changed: drop every cache and return the new policy version.
@@ -100,29 +57,11 @@ class LocalEngine:
             EngineError: the engine is closed.
         """
         reply: Reply[int] = Reply()
-        if not self._worker.post(lambda: reply.give(self._core.restart())):
-            raise EngineError("the engine is closed")
+        self._post(lambda: reply.give(self._core.restart()))
         return await reply.future
 
-    async def aclose(self) -> None:
-        """End the thread; requests in flight fail with `EngineError`. Idempotent."""
-        reply: Reply[None] = Reply()
-        if self._worker.close(lambda: reply.give(None)):
-            await reply.future
-        self._worker.join()
 
-    def _check(self, prompt_ids: tuple[int, ...]) -> None:
-        if not prompt_ids:
-            raise EngineError("the prompt is empty")
-        if len(prompt_ids) >= self._max_context:
-            raise EngineError(
-                f"a prompt of {len(prompt_ids)} tokens leaves no room in a context of "
-                f"{self._max_context}"
-            )
-        refuse_unknown_ids("the prompt", prompt_ids, self._vocabulary)
-
-
-class TransformersEngine(LocalEngine):
+class TransformersEngine(TrainedModelEngine):
     """Continuous sampling with the cache of every trajectory kept in place.
 
     Serves decoder-only models whose layers all see the whole context, in any PEFT, DDP or
@@ -158,7 +97,7 @@ class TransformersEngine(LocalEngine):
         super().__init__(policy, SlotCore(slots), context, decode=decode)
 
 
-class GenerateEngine(LocalEngine):
+class GenerateEngine(TrainedModelEngine):
     """Batched `generate()` of whole turns, for models that `TransformersEngine` cannot serve.
 
     Args:
@@ -213,6 +152,12 @@ def transformers_engine(
     except SlotObstacleError as obstacle:
         _log.warning("sampling with batched generate(), which is slower: %s", obstacle)
         return GenerateEngine(model, max_rows=max_rows, max_context=max_context, decode=decode)
+
+
+def _request(ask: Ask, decode: Decode | None) -> Request:
+    watched = watch(ask.sampling.stop, decode)
+    prompt = np.asarray(ask.prompt_ids, dtype=np.int64)
+    return Request(prompt, ask.sampling, ask.session, ask.limit, ask.reply, watched)
 
 
 def _context(model: PolicyModel, max_rows: int, max_context: int | None) -> int:

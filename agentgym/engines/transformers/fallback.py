@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
+from agentgym.engines.local import EngineStats
 from agentgym.engines.transformers.model import PolicyModel
-from agentgym.engines.transformers.requests import EngineStats, Ids, Request
+from agentgym.engines.transformers.requests import Ids, Request
 from agentgym.engines.transformers.sampler import sample
 
 

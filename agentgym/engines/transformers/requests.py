@@ -1,67 +1,22 @@
-"""One turn on its way through an engine, and the way back to the event loop that asked for it.
+"""One turn on its way through an engine.
 
 A request belongs to the worker thread; only its `Reply` may be touched from elsewhere. Its random
 numbers come from its own seed, so that no other request can change what it samples.
 """
 
-import asyncio
 import math
 import random
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.engines.base import FinishReason, Generation, Sampling
 from agentgym.engines.stops import StopStrings
+from agentgym.engines.worker import Reply
 from agentgym.errors import EngineError
 
 Ids = NDArray[np.int64]
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class EngineStats:
-    """What an engine has done so far; `prefilled_tokens + reused_tokens` = prompt tokens."""
-
-    requests: int = 0
-    """Turns completed."""
-    prefilled_tokens: int = 0
-    """Prompt tokens that went through the model."""
-    reused_tokens: int = 0
-    """Prompt tokens whose keys and values were there: of the session's last turn or a copy."""
-    sampled_tokens: int = 0
-    decode_steps: int = 0
-    """Forward calls that sampled one token per running row."""
-    prefill_calls: int = 0
-    """Forward calls over prompts."""
-    seconds: float = 0.0
-    """Spent in the model and the sampler, by the worker thread."""
-
-
-class Reply(Generic[T]):
-    """The awaiting side of a request, on the event loop it was made on."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[T] = self._loop.create_future()
-
-    def give(self, outcome: T | EngineError) -> None:
-        """Resolve the future from any thread; a loop that is closed is left alone."""
-        try:
-            self._loop.call_soon_threadsafe(self._settle, outcome)
-        except RuntimeError:
-            if not self._loop.is_closed():
-                raise
-
-    def _settle(self, outcome: T | EngineError) -> None:
-        if self.future.done():
-            return
-        if isinstance(outcome, EngineError):
-            self.future.set_exception(outcome)
-        else:
-            self.future.set_result(outcome)
 
 
 @dataclass(slots=True, eq=False)

@@ -10,8 +10,9 @@ from collections import deque
 
 import torch
 
+from agentgym.engines.local import EngineStats
 from agentgym.engines.transformers.feed import Feed
-from agentgym.engines.transformers.requests import EngineStats, Request
+from agentgym.engines.transformers.requests import Request
 from agentgym.engines.transformers.sampler import sample
 from agentgym.engines.transformers.slots import Slots
 from agentgym.errors import EngineError

@@ -2,10 +2,11 @@
 
 import torch
 
+from agentgym.engines.local import EngineStats
 from agentgym.engines.transformers.cache import SlotCache
 from agentgym.engines.transformers.feed import Feed
 from agentgym.engines.transformers.model import PolicyModel
-from agentgym.engines.transformers.requests import EngineStats, Request
+from agentgym.engines.transformers.requests import Request
 from agentgym.engines.transformers.rows import Prefix, RowTable
 
 _PREFILL_TOKENS = 2048

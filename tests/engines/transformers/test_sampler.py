@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from agentgym.engines.base import Sampling
-from agentgym.engines.transformers.requests import Reply, Request
+from agentgym.engines.transformers.requests import Request
 from agentgym.engines.transformers.sampler import sample, shape_logits
+from agentgym.engines.worker import Reply
 
 VOCABULARY = 40
 settings = st.builds(

@@ -1,22 +1,56 @@
-"""The one thread in which an engine's model runs.
+"""The one thread in which an engine's model runs, and the way back from it to an event loop.
 
 The thread owns all state of the engine; everybody else posts commands, which it runs between two
 steps. So nothing is locked, tools and environments go on while the model computes, and requests may
 come from any event loop, also from several one after the other.
 """
 
+import asyncio
 import queue
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
-from agentgym.engines.transformers.requests import Request
+from agentgym.engines.base import Generation
 from agentgym.errors import AgentGymError, EngineError, boundary
 
 Command = Callable[[], None]
+T = TypeVar("T")
 
 _GATHER_S = 0.0005
 """An idle engine that gets a request waits this long for the next: one prefill serves many."""
+
+
+class Reply(Generic[T]):
+    """The awaiting side of a request, on the event loop it was made on."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[T] = self._loop.create_future()
+
+    def give(self, outcome: T | AgentGymError) -> None:
+        """Resolve the future from any thread; a loop that is closed is left alone."""
+        try:
+            self._loop.call_soon_threadsafe(self._settle, outcome)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+
+    def _settle(self, outcome: T | AgentGymError) -> None:
+        if self.future.done():
+            return
+        if isinstance(outcome, AgentGymError):
+            self.future.set_exception(outcome)
+        else:
+            self.future.set_result(outcome)
+
+
+class Pending(Protocol):
+    """A turn to sample; belongs to the thread, but for its `reply`."""
+
+    reply: Reply[Generation]
+    outcome: Generation | EngineError | None
+    """Set when the turn is over."""
 
 
 class Core(Protocol):
@@ -32,7 +66,7 @@ class Core(Protocol):
         """Whether a request runs."""
         ...
 
-    def step(self) -> list[Request]:
+    def step(self) -> Sequence[Pending]:
         """Sample on; returns the requests that have their outcome."""
         ...
 
@@ -40,7 +74,7 @@ class Core(Protocol):
         """Nothing is left to do: give the model back to its owner. Idempotent."""
         ...
 
-    def abandon(self) -> list[Request]:
+    def abandon(self) -> Sequence[Pending]:
         """Drop every cache and hand back every request, those included that have an outcome."""
         ...
 
