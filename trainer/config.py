@@ -7,6 +7,7 @@ config along. A TRL setting that would be ignored here is refused, never dropped
 import math
 import os
 from dataclasses import MISSING, dataclass, fields
+from typing import Literal
 
 import torch
 from trl.trainer.grpo_config import GRPOConfig
@@ -17,6 +18,7 @@ from agentgym.rollout.game import refuse_bad_weights
 from agentgym.trainer.advantages import Scale
 from agentgym.trainer.losses import OWN_LOSSES, ImportanceLevel, LossSettings
 from agentgym.trainer.ranges import Range, refuse_out_of_range
+from agentgym.trainer.sync import ProbeSettings, SyncSettings
 from agentgym.trainer.unsupported import UNSUPPORTED
 from agentgym.trainer.window import PlanSettings
 from agentgym.trajectory import Budget
@@ -96,6 +98,23 @@ class AgentGRPOConfig(GRPOConfig):
     curriculum: bool = False
     """Draw the parts of a mixture by measured success (see `agentgym.rollout.curriculum`)."""
 
+    staleness: int = 0
+    """Windows that are played while one is trained on: every token was sampled at most so many
+    windows of updates before it is used. Above 0, the engine needs weights of its own (a copy of
+    the model, if no engine is handed in). Windows on their way are not in a checkpoint: a resumed
+    run plays them anew, so only with 0 does it equal the uninterrupted one."""
+    sync_every: Literal["window", "step"] = "window"
+    """When an engine at work is given new weights: before every window, or before every optimizer
+    step. Without `staleness` it is at work before windows only."""
+    sync_kind: Literal["full", "lora"] = "full"
+    """What it is given of a model with an adapter: all weights with the adapter merged, or the
+    adapter alone."""
+    sync_timeout_s: float = 600.0
+    """Wall clock of giving an engine new weights."""
+    probe_every: int = 50
+    """Updates of an engine with weights of its own between two comparisons of its
+    log-probabilities with the trainer's, the first one included; 0 = never."""
+
     num_eval_tasks: int = 64
     """Held-out tasks of an evaluation."""
     eval_temperature: float | None = None
@@ -160,6 +179,16 @@ class AgentGRPOConfig(GRPOConfig):
             use_bias_correction_kl=self.use_bias_correction_kl,
         )
 
+    @property
+    def sync_settings(self) -> SyncSettings:
+        """How weights travel to an engine that has its own."""
+        return SyncSettings(kind=self.sync_kind, timeout_s=self.sync_timeout_s)
+
+    @property
+    def probe_settings(self) -> ProbeSettings:
+        """How it is proved that they arrived."""
+        return ProbeSettings(every=self.probe_every)
+
     def plan_settings(self, *, padding: bool) -> PlanSettings:
         """How a window is computed; `padding` if the model cannot have packed rows."""
         return PlanSettings(
@@ -209,10 +238,24 @@ class AgentGRPOConfig(GRPOConfig):
         ADVANTAGES.get(self.advantage_estimator)
         refuse_out_of_range(vars(self))
         refuse_bad_weights(self.reward_weights or {})
+        self._check_staleness()
         if not Range(0, above=True).holds(self.temperature):
             raise ConfigError(
                 f"temperature={self.temperature!r} must be above 0 and finite: a greedy group has "
                 "no spread"
+            )
+
+    def _check_staleness(self) -> None:
+        if self.staleness and self.curriculum:
+            raise ConfigError(
+                f"curriculum=True does not work with staleness={self.staleness}: what is drawn "
+                "depends on the windows before, which would not be known yet; set one of them to "
+                "its default"
+            )
+        if self.sync_every == "step" and not self.staleness:
+            raise ConfigError(
+                f"sync_every={self.sync_every!r} does not work with staleness=0: nothing is played "
+                "between the optimizer steps of a window; set staleness=1 or leave it out"
             )
 
     def _check_processes(self, launched: int) -> None:

@@ -32,11 +32,13 @@ from agentgym.rollout.scheduler import Scheduler
 from agentgym.trainer import trl_contract
 from agentgym.trainer.advantages import compute_advantages
 from agentgym.trainer.config import AgentGRPOConfig
+from agentgym.trainer.engine_sync import EngineSync
 from agentgym.trainer.evaluation import play_held_out
 from agentgym.trainer.logprobs import TokenLogprobs, token_logprobs
 from agentgym.trainer.metrics import Metrics
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.ranks import Ranks
+from agentgym.trainer.rollouts import Source
 from agentgym.trainer.scorer import Scorer
 from agentgym.trainer.setup import (
     Rewards,
@@ -117,10 +119,11 @@ class AgentGRPOTrainer(GRPOTrainer):
             args,
             renderer=self.renderer,
             scheduler=scheduler_for(scheduler, self.game, self.renderer),
-            make_engine=lambda: transformers_engine(
-                self.policy, max_rows=args.concurrency, decode=self.renderer.decode
+            source=Source(
+                make=self._make_engine,
+                push=lambda engine, loop: self.engine_sync.push(engine, loop),
+                given=engine,
             ),
-            engine=engine,
         )
         self.curriculum = curriculum_over(self.game.train, args.seed) if args.curriculum else None
         self.sampler = sampler_of(self.game, args, self.curriculum)
@@ -143,6 +146,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         trl_rewards.take_over(self)
         self.ranks = Ranks(self.accelerator)
         refuse_model(self, has_engine=engine is not None)
+        self.engine_sync = EngineSync(self, self._scorer)
         self.windows = Windows(self, self._scorer)
 
     @property
@@ -177,7 +181,10 @@ class AgentGRPOTrainer(GRPOTrainer):
         self.window = None
         self.stage.weights_changed()
         with self.stage.session():
-            return super().train(*args, **kwargs)
+            try:
+                return super().train(*args, **kwargs)
+            finally:
+                self.stage.drop()
 
     def get_train_dataloader(self) -> "DataLoader[Any]":
         """Counts micro-steps; tasks and seeds follow from the optimizer step."""
@@ -204,6 +211,8 @@ class AgentGRPOTrainer(GRPOTrainer):
         if position == 0:
             number = self.state.global_step // self.args.steps_per_window
             self.window = self.windows.make(number)
+        elif self.args.sync_every == "step":
+            self.windows.sync()
         if self.window is None:
             raise ConfigError(
                 f"step {self.state.global_step} lies inside a window of "
@@ -325,6 +334,15 @@ class AgentGRPOTrainer(GRPOTrainer):
         return loss
 
     # --- small things
+
+    def _make_engine(self) -> Engine:
+        """Samples from the policy itself, or from a copy where the policy changes meanwhile."""
+        rows, decode = self.args.concurrency, self.renderer.decode
+        if self.args.staleness:
+            from agentgym.engines.transformers.copying import CopyEngine
+
+            return CopyEngine(self.policy, max_rows=rows, decode=decode)
+        return transformers_engine(self.policy, max_rows=rows, decode=decode)
 
     def count_tokens(self, num_tokens: int) -> None:
         """Add to what all ranks have seen so far."""

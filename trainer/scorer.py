@@ -28,6 +28,10 @@ class Scorer:
                 batch = micro.batch.to(device)
                 micro.old_logprobs = self._without_grad(self._trainer.policy, batch).logprobs
 
+    def policy(self, batch: PackedBatch) -> TokenLogprobs:
+        """Under the policy as it is now."""
+        return self._without_grad(self._trainer.policy, batch)
+
     def reference(self, batch: PackedBatch) -> TokenLogprobs:
         """Under the reference: a model of its own, or the policy without its adapter."""
         trainer = self._trainer

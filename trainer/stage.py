@@ -6,17 +6,19 @@ from contextlib import contextmanager
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from agentgym.engines.base import Engine
+from agentgym.engines.weights import KeepsWeights
 from agentgym.errors import ConfigError
 from agentgym.rendering.base import Renderer
 from agentgym.rewards.rubric import Rubric
 from agentgym.rollout.game import Game, weights_by_name
 from agentgym.rollout.player import Player
 from agentgym.rollout.scheduler import Scheduler
+from agentgym.trainer.ahead import Ahead, RequestsOf
 from agentgym.trainer.callbacks import AgentCallback
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.ranks import Ranks
-from agentgym.trainer.rollouts import Played, Rollouts
+from agentgym.trainer.rollouts import Played, Rollouts, Source
 from agentgym.trainer.setup import Rewards, named_rewards
 from agentgym.trainer.trl_rewards import TRLRewards, with_columns
 from agentgym.trajectory import RolloutOutput, RolloutRequest
@@ -59,8 +61,7 @@ class Stage:
         args: limits, and how many at once.
         renderer: between messages and tokens.
         scheduler: referee of the trajectories.
-        make_engine: samples from the policy; made for each session.
-        engine: use this one instead; it stays open.
+        source: of the engine that samples from the policy.
     """
 
     def __init__(
@@ -70,14 +71,16 @@ class Stage:
         *,
         renderer: Renderer,
         scheduler: Scheduler,
-        make_engine: Callable[[], Engine],
-        engine: Engine | None,
+        source: Source,
     ) -> None:
+        refuse_shared_weights(source.given, args.staleness)
         self.judges = judges
         self.renderer = renderer
         self.scheduler = scheduler
         self._args = args
-        self._rollouts = Rollouts(make_engine, self._player, engine=engine)
+        max_age = args.staleness * args.steps_per_window
+        self._rollouts = Rollouts(source, self._player, max_age=max_age)
+        self._ahead = Ahead(self._rollouts, staleness=args.staleness, max_age=max_age)
         self._callbacks: list[AgentCallback] = []
 
     @contextmanager
@@ -90,6 +93,18 @@ class Stage:
         """What the engine computed so far is of a policy that is gone."""
         self._rollouts.weights_changed()
 
+    def sync(self, ranks: Ranks) -> float:
+        """Bring the engine to the current weights; seconds it took. Collective, in a session.
+
+        What is being played goes on under the new weights.
+
+        Raises:
+            UsageError: they cannot be those of the engine's model.
+            EngineError: they did not arrive.
+        """
+        ranks.together(self._rollouts.prepare)
+        return self._rollouts.sync()
+
     def play(
         self,
         requests: Sequence[RolloutRequest],
@@ -98,20 +113,73 @@ class Stage:
         *,
         temperature: float,
     ) -> Played:
-        """This rank's trajectories with all their rewards; collective.
+        """This rank's trajectories under the current weights, with all rewards; collective.
 
         Raises:
             TooManyFailuresError: more failed than is tolerated, on any rank.
             UsageError: the caller must change something.
         """
+        rollouts = self._rollouts
+
+        def play() -> Played:
+            return rollouts.finish(rollouts.begin(requests, temperature=temperature))
+
         self._callbacks = agent_callbacks(trainer)
-        with self._rollouts.session() as loop:
-            played = ranks.together(lambda: self._rollouts.play(requests, temperature=temperature))
-            if not self.judges.trl.names:
-                return played
-            columns = self.judges.trl.score(
-                trainer, requests, played.outputs, loop=loop, ranks=ranks
+        with rollouts.session():
+            self.sync(ranks)
+            return self._judged(self._rested(play, ranks), trainer, ranks)
+
+    def window(
+        self,
+        number: int,
+        trainer: GRPOTrainer,
+        ranks: Ranks,
+        *,
+        num_windows: int,
+        requests_of: RequestsOf,
+    ) -> Played:
+        """This rank's trajectories of a window, with all rewards; collective.
+
+        Up to `staleness` windows after it are on their way afterwards.
+
+        Raises:
+            TooManyFailuresError: more failed than is tolerated, on any rank.
+            UsageError: the caller must change something.
+        """
+
+        def take() -> Played:
+            return self._ahead.take(
+                number,
+                num_windows=num_windows,
+                requests_of=requests_of,
+                temperature=self._args.temperature,
             )
+
+        self._callbacks = agent_callbacks(trainer)
+        with self._rollouts.session():
+            return self._judged(self._rested(take, ranks), trainer, ranks)
+
+    def drop(self) -> None:
+        """Give up windows that are on their way."""
+        self._ahead.drop()
+
+    def _rested(self, play: Callable[[], Played], ranks: Ranks) -> Played:
+        """What is played, and the engine's memory free for training afterwards."""
+
+        def work() -> Played:
+            played = play()
+            self._rollouts.rest()
+            return played
+
+        return ranks.together(work)
+
+    def _judged(self, played: Played, trainer: GRPOTrainer, ranks: Ranks) -> Played:
+        """With the rewards that are given on the main thread, all ranks at once."""
+        trl = self.judges.trl
+        if not trl.names:
+            return played
+        with self._rollouts.session() as loop:
+            columns = trl.score(trainer, played.requests, played.outputs, loop=loop, ranks=ranks)
         played.outputs[:] = [
             with_columns(output, scores, errors, weights=self.judges.weights)
             for output, (scores, errors) in zip(played.outputs, columns, strict=True)
@@ -141,3 +209,13 @@ class Stage:
 def agent_callbacks(trainer: GRPOTrainer) -> list[AgentCallback]:
     """Those of the trainer's callbacks that are told about trajectories."""
     return [c for c in trainer.callback_handler.callbacks if isinstance(c, AgentCallback)]
+
+
+def refuse_shared_weights(engine: Engine | None, staleness: int) -> None:
+    """Raise a `ConfigError` if windows cannot be played while the weights change."""
+    if staleness and engine is not None and not isinstance(engine, KeepsWeights):
+        raise ConfigError(
+            f"staleness={staleness} plays while the weights change, and "
+            f"{type(engine).__name__} has none of its own: hand in an engine with a copy of them "
+            "(VllmServerEngine, VllmEngine, CopyEngine), none at all, or set staleness=0"
+        )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from agentgym.rollout.curriculum import Tried
+from agentgym.trainer.ages import Staleness
 from agentgym.trainer.completions import fill_table
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.metrics import groups_of_different_starts, window_metrics
@@ -41,7 +42,16 @@ class Windows:
     def make(self, number: int) -> Window:
         """Play and plan the run's window `number`, from 0."""
         trainer = self._trainer
-        played = self.play(self.requests(number), temperature=trainer.args.temperature)
+        trainer.policy.train(False)
+        with trainer.stage.session():
+            self.sync()
+            played = trainer.stage.window(
+                number,
+                trainer,
+                trainer.ranks,
+                num_windows=trainer.state.max_steps // trainer.args.steps_per_window,
+                requests_of=self.requests,
+            )
         episodes = self.everyones_episodes(played.outputs)
         advantages = self._advantages(episodes)
         window = make_window(
@@ -51,12 +61,18 @@ class Windows:
             trainer.ranks,
         )
         self._learn_of(episodes)
-        trainer.log_train({"time/rollout": played.seconds, "time/sync": played.sync_seconds})
+        self._log_times(played)
         self._tell(window)
         started = time.perf_counter()
         self._scorer.fill_old_logprobs(window)
         self.old_logprob_seconds = time.perf_counter() - started
         return window
+
+    def sync(self) -> None:
+        """Bring the engine to the current weights; collective, within a session of the stage."""
+        trainer = self._trainer
+        seconds = trainer.stage.sync(trainer.ranks)
+        trainer.log_train({"time/sync": seconds, **trainer.engine_sync.metrics})
 
     def requests(self, number: int) -> list[RolloutRequest]:
         """What this rank plays for the window `number`."""
@@ -93,6 +109,18 @@ class Windows:
             trainer.log_train(trainer.curriculum.figures())
         trainer.count_tokens(sum(episode.num_tokens for episode in episodes))
         trainer.log_train(window_metrics(episodes))
+
+    def _log_times(self, played: Played) -> None:
+        """How long the trainer waited, and how old what it got is."""
+        trainer = self._trainer
+        everyones = trainer.ranks.gather(played.staleness)
+        trainer.log_train(
+            {
+                "time/rollout": played.seconds,
+                "time/rollout_span": played.span_seconds,
+                **Staleness.metrics(everyones),
+            }
+        )
 
     def _tell(self, window: Window) -> None:
         trainer = self._trainer

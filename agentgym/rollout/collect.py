@@ -22,17 +22,24 @@ class TooManyFailuresError(EpisodeError):
         self.outputs = tuple(outputs)
 
 
-async def collect(requests: Sequence[RolloutRequest], player: Player) -> list[RolloutOutput]:
+async def collect(
+    requests: Sequence[RolloutRequest], player: Player, *, slots: asyncio.Semaphore | None = None
+) -> list[RolloutOutput]:
     """Play all requests, at most `player.concurrency` at a time; outputs in their order.
+
+    Args:
+        requests: what to play.
+        player: how.
+        slots: places that are shared with what else is played, instead of the player's own.
 
     Raises:
         TooManyFailuresError: more than `player.max_failed_fraction` failed.
         UsageError: the caller must change something.
     """
-    slots = asyncio.Semaphore(player.concurrency)
+    places = slots if slots is not None else asyncio.Semaphore(player.concurrency)
 
     async def play(request: RolloutRequest) -> RolloutOutput:
-        async with slots:
+        async with places:
             output = await run_trajectory(request, player)
         if player.on_output is not None:
             player.on_output(output)

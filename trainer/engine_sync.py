@@ -1,0 +1,64 @@
+"""What happens when an engine gets the trainer's weights: they travel, and are proved to be there.
+
+The proof is for engines with weights of their own; one that samples from the trained model itself
+cannot have others.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from agentgym.engines.base import Engine
+from agentgym.engines.weights import KeepsWeights
+from agentgym.rollout.background import LoopThread
+from agentgym.trainer.metrics import Metrics
+from agentgym.trainer.scorer import Scorer
+from agentgym.trainer.setup import must_pad
+from agentgym.trainer.sync import Prober, WeightSync
+
+if TYPE_CHECKING:
+    from agentgym.trainer.grpo import AgentGRPOTrainer
+
+_HALF = (torch.bfloat16, torch.float16)
+
+
+class EngineSync:
+    """The way of a trainer's weights to its engine."""
+
+    def __init__(self, trainer: "AgentGRPOTrainer", scorer: Scorer) -> None:
+        args = trainer.args
+        self._ranks = trainer.ranks
+        self._temperature = args.temperature
+        self._weights = WeightSync(trainer.policy, settings=args.sync_settings, ranks=trainer.ranks)
+        self._prober = Prober(
+            args.probe_settings,
+            renderer=trainer.renderer,
+            score=scorer.policy,
+            is_half=bool(args.bf16 or args.fp16 or trainer.policy.dtype in _HALF),
+            padding=must_pad(trainer.policy),
+        )
+        self.metrics: Metrics = {}
+        """Of the last update."""
+
+    def push(self, engine: Engine, loop: LoopThread) -> int:
+        """Bring the engine to the trained weights; collective, on the main thread.
+
+        Returns:
+            The engine's policy version.
+
+        Raises:
+            UsageError: the weights cannot be the engine's, or it samples from others afterwards.
+            EngineError: they did not arrive.
+        """
+        version = self._weights.push(engine, loop)
+        figures = self._weights.figures
+        assert figures is not None
+        self.metrics = {"sync/version": float(version), "sync/bytes": float(figures.num_bytes)}
+        if isinstance(engine, KeepsWeights):
+            found = self._prober.after_update(
+                engine, loop, self._ranks, temperature=self._temperature
+            )
+            if found is not None:
+                self.metrics["sync/probe_max"] = found.max_abs
+                self.metrics["sync/probe_mean"] = found.mean_abs
+        return version
