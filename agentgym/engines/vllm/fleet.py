@@ -25,10 +25,22 @@ class Server:
     is_stale: bool = False
     """It has other weights than it should; only an update helps."""
 
+    must_resume: bool = False
+    """It could not be told to go on after an update."""
+
     @property
     def url(self) -> str:
         """Without a path."""
         return self.client.url
+
+    async def resume(self, timeout_s: float) -> None:
+        """Let it go on sampling.
+
+        Raises:
+            EngineError: it was not told.
+        """
+        await self.client.call("POST", "/resume", timeout_s=timeout_s)
+        self.must_resume = False
 
 
 async def on_all(servers: Sequence[Server], action: Callable[[Server], Awaitable[T]]) -> list[T]:

@@ -88,6 +88,8 @@ class Turns:
         raise AssertionError
 
     async def _attempt(self, server: Server, turn: Turn) -> Generation:
+        if server.must_resume and not server.watch.is_paused:
+            await server.resume(self._deadlines.hung_s)
         policy, since = self._policy, len(self._policy.labels) - 1
         version, adapter = policy.version, policy.adapter
         body = self._body(server, turn, adapter)

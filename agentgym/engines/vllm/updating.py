@@ -177,11 +177,11 @@ class Updater:
             raise EngineError(f"{', '.join(urls)} could not be told to go on after a weight update")
 
     async def _resume_one(self, server: Server) -> None:
-        ends = time.monotonic() + self._deadlines.resume_s
+        ends, server.must_resume = time.monotonic() + self._deadlines.resume_s, True
         while True:
             left_s = max(ends - time.monotonic(), 0.1)
             try:
-                await server.client.call("POST", "/resume", timeout_s=left_s)
+                await server.resume(left_s)
                 return
             except EngineError:
                 if time.monotonic() + _STEP_S > ends:

@@ -47,6 +47,11 @@ class Watch:
         self._watcher: asyncio.Task[None] | None = None
         self._num_pauses = 0
 
+    @property
+    def is_paused(self) -> bool:
+        """Weights are under way."""
+        return self._num_pauses > 0
+
     def pause(self) -> None:
         """Weights are under way: neither the server nor a turn is expected to go on."""
         self._num_pauses += 1
