@@ -5,7 +5,7 @@ weights under the names of the model's checkpoint; gathering them is collective 
 main thread, delivering them on the event loop of the rollouts.
 """
 
-from agentgym.trainer.sync.probe import ProbeSettings, Prober
+from agentgym.trainer.sync.probe import Prober, ProbeSettings
 from agentgym.trainer.sync.push import SyncFigures, SyncSettings, WeightSync
 
 __all__ = ["ProbeSettings", "Prober", "SyncFigures", "SyncSettings", "WeightSync"]

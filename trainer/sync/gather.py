@@ -87,7 +87,7 @@ def _lazy(named: Named) -> _Lazy:
 def _whole(tensor: Tensor) -> Tensor:
     """All of a tensor, detached; collective where it is spread over ranks."""
     if isinstance(tensor, DTensor):
-        return tensor.detach().full_tensor()
+        tensor = tensor.full_tensor()
     return tensor.detach()
 
 

@@ -6,11 +6,11 @@ fails lets the gather run to its end, which the other ranks take part in.
 
 import queue
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from typing import Any, Literal
 
 from agentgym.engines.weights import Bucket, TensorSpec
 from agentgym.errors import EngineError
+from agentgym.rollout.background import Running
 from agentgym.trainer.sync.gather import Contents
 
 _LOOK_S = 0.05
@@ -42,7 +42,7 @@ class HandedOver:
                 raise EngineError(f"the weights were not gathered: {item}") from item
             yield item
 
-    def feed(self, buckets: Iterable[Bucket], delivery: "Future[Any]") -> None:
+    def feed(self, buckets: Iterable[Bucket], delivery: Running[Any]) -> None:
         """Put all buckets in; those that nobody will take are gathered and dropped."""
         try:
             for bucket in buckets:
@@ -52,8 +52,8 @@ class HandedOver:
             raise
         self._put(None, delivery)
 
-    def _put(self, item: Bucket | BaseException | None, delivery: "Future[Any]") -> None:
-        while not delivery.done():
+    def _put(self, item: Bucket | BaseException | None, delivery: Running[Any]) -> None:
+        while not delivery.is_over:
             try:
                 self._queue.put(item, timeout=_LOOK_S)
             except queue.Full:

@@ -1,6 +1,7 @@
 """The tensors of a trained model under the names of its checkpoint.
 
-Wrappers add to names (PEFT, DDP, compilation) and tying repeats tensors; a checkpoint knows neither.
+Wrappers add to names (PEFT, DDP, compilation) and tying repeats tensors; a checkpoint knows
+neither.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,7 +76,7 @@ def full_tensors(model: nn.Module) -> Iterator[Named]:
         yield Named(_saved_name(name, plain), tensor, tuners.get(owner) if owner else None)
 
 
-def _tuners(model: nn.Module) -> Mapping[str, nn.Module]:
+def _tuners(model: nn.Module) -> Mapping[str, Any]:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return {name: m for name, m in model.named_modules() if isinstance(m, BaseTunerLayer)}

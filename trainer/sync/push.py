@@ -3,7 +3,6 @@
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -117,13 +116,13 @@ class WeightSync:
             return
         weights = HandedOver(contents, version)
         deadline = time.perf_counter() + self._settings.timeout_s
-        delivery = loop.submit(engine.update_weights(weights))
+        delivery = loop.start(engine.update_weights(weights))
         try:
             weights.feed(buckets, delivery)
-            acknowledged = delivery.result(max(deadline - time.perf_counter(), 0.0))
-        except FutureTimeoutError as error:
-            limit = f"{self._settings.timeout_s:g} s"
-            raise EngineError(f"no weight update within {limit} (sync_timeout_s)") from error
+            if not delivery.ended(max(deadline - time.perf_counter(), 0.0)):
+                limit = f"{self._settings.timeout_s:g} s"
+                raise EngineError(f"no weight update within {limit} (sync_timeout_s)")
+            acknowledged = delivery.result()
         finally:
             delivery.cancel()
         if acknowledged != version:
