@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from agentgym.engines.base import Generation, Sampling, refuse_unknown_ids
 from agentgym.engines.worker import Core, Pending, Reply, Worker
-from agentgym.errors import EngineError
+from agentgym.errors import AgentGymError, EngineError, boundary
 
 
 @dataclass(slots=True)
@@ -139,9 +139,21 @@ class LocalEngine(Generic[R]):
     async def aclose(self) -> None:
         """End the thread; requests in flight fail with `EngineError`. Idempotent."""
         reply: Reply[None] = Reply()
-        if self._worker.close(lambda: reply.give(None)):
+        if self._worker.close(lambda: self._end(reply)):
             await reply.future
         self._worker.join()
+
+    def _free(self) -> None:
+        """The thread's last act."""
+
+    def _end(self, reply: Reply[None]) -> None:
+        try:
+            with boundary(EngineError, "the engine could not be freed"):
+                self._free()
+        except AgentGymError as error:
+            reply.give(error)
+        else:
+            reply.give(None)
 
     def _post(self, command: Callable[[], None]) -> None:
         if not self._worker.post(command):

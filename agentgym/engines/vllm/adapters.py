@@ -6,14 +6,13 @@ it, and so may those of other processes that have not heard of the new one yet.
 """
 
 import asyncio
-import json
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from agentgym.engines.http import FailedCallError
+from agentgym.engines.vllm.adapter_files import write_adapter
 from agentgym.engines.vllm.fleet import Server, on_all, outcomes, said
 from agentgym.engines.vllm.health import HOW_TO_START
 from agentgym.engines.vllm.policy import Policy
@@ -96,7 +95,7 @@ class Adapters:
         folder = self._folder / name
         worker = Worker()
         try:
-            await worker.run(lambda: _write(folder, weights))
+            await worker.run(lambda: write_adapter(folder, weights))
         finally:
             worker.stop()
         return folder
@@ -125,30 +124,3 @@ class Adapters:
         await outcomes(self._servers, lambda server: self._unload(server, name))
         if self._folder is not None:
             shutil.rmtree(self._folder / name, ignore_errors=True)
-
-
-def _write(folder: Path, weights: Weights) -> None:
-    """In PEFT's format.
-
-    Raises:
-        ConfigError: a value is not finite.
-    """
-    import torch
-    from safetensors.torch import save_file
-
-    tensors: dict[str, Any] = {}
-    for bucket in weights.buckets():
-        for name, tensor in bucket.items():
-            tensors[name] = tensor.detach().cpu().contiguous()
-            if not torch.isfinite(tensors[name]).all():
-                raise ConfigError(f"the adapter's tensor {name} holds values that are not finite")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    save_file(tensors, folder / "adapter_model.safetensors")
-    config = json.dumps(dict(weights.lora_config), default=_plain)
-    (folder / "adapter_config.json").write_text(config)
-
-
-def _plain(value: object) -> Any:
-    """Sets and enumerations, as PEFT's configurations hold them, in JSON."""
-    return sorted(value) if isinstance(value, (set, frozenset)) else str(value)
