@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
 from agentgym.config import refuse_unknown
+from agentgym.engines.base import Engine
 from agentgym.errors import ConfigError, UsageError
 from agentgym.rendering.base import Renderer
 from agentgym.rollout.game import MakeEnv
@@ -36,6 +37,8 @@ class Recipe:
     """By default the model's own."""
     renderer: Renderer | None = None
     """By default the tokenizer's."""
+    engine: Engine | None = None
+    """Samples instead of the model that is trained; the caller closes it."""
     callbacks: Sequence[TrainerCallback] = ()
     peft_config: Any = None
 
@@ -84,6 +87,7 @@ def build(recipe: Recipe) -> AgentGRPOTrainer:
             env_kwargs=recipe.env_kwargs,
             rewards=recipe.rewards,
             scheduler=recipe.scheduler,
+            engine=recipe.engine,
             renderer=recipe.renderer,
             processing_class=tokenizer,
             callbacks=list(recipe.callbacks),

@@ -5,11 +5,13 @@ model would have to produce, token by token.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from agentgym.commands.endpoint_section import EndpointSection
 from agentgym.commands.language import Language
 from agentgym.config import parse_yaml
 from agentgym.engines.base import Engine
@@ -23,6 +25,9 @@ from agentgym.rendering.plain_tools import without_tools
 from agentgym.rollout import NextTurn, Playing, Scheduler, Trajectory, TurnResult
 from agentgym.rollout.game import Game
 from agentgym.trajectory import StopReason, Turn
+
+if TYPE_CHECKING:
+    from agentgym.engines.openai import Endpoint
 
 _SCRIPT = TypeAdapter[Any](list[str | list[int]] | dict[str, list[str | list[int]]])
 
@@ -85,17 +90,26 @@ def scripted_engine(path: Path, language: Language) -> Engine:
     )
 
 
-def openai_engine(address: str, language: Language) -> Engine:
-    """An engine that asks a server to complete prompts.
+def endpoint_of(address: str, language: Language, settings: EndpointSection) -> "Endpoint":
+    """Whom to ask.
 
     Args:
         address: URL up to `/v1`; after a `#`, the server's name for the model, else the language's.
         language: of the model that answers.
+        settings: how much to ask of it.
     """
-    return _openai(address, language, None)
+    from agentgym.engines.openai import Endpoint
+
+    url, _, model = address.partition("#")
+    return Endpoint(
+        url=url,
+        model=model or language.name,
+        key_variable=settings.endpoint_key_variable,
+        patience=settings.patience,
+    )
 
 
-def openai_chat_engine(address: str, language: Language, scheduler: Watched) -> Engine:
+def openai_chat_engine(endpoint: "Endpoint", language: Language, scheduler: Watched) -> Engine:
     """Like `openai_engine`, but the server renders the conversation; tools are told in words."""
 
     def conversation(session: str) -> list[dict[str, Any]]:
@@ -104,23 +118,23 @@ def openai_chat_engine(address: str, language: Language, scheduler: Watched) -> 
         plain = without_tools(trajectory.messages, trajectory.schemas, spoken)
         return [{"role": message.role, "content": message.content} for message in plain]
 
-    return _openai(address, language, conversation)
+    return openai_engine(endpoint, language, conversation)
 
 
-def _openai(
-    address: str, language: Language, conversation: Callable[[str], list[dict[str, Any]]] | None
+def openai_engine(
+    endpoint: "Endpoint",
+    language: Language,
+    conversation: Callable[[str], list[dict[str, Any]]] | None = None,
 ) -> Engine:
-    from agentgym.engines.openai import Endpoint, OpenAIEngine, Wording
+    """An engine that asks a server to complete prompts, or to go on with a conversation."""
+    from agentgym.engines.openai import OpenAIEngine, Wording
 
-    url, _, model = address.partition("#")
     wording = Wording(
         encode=language.encode,
         decode=language.renderer.decode,
         stop_token_id=language.stop_token_id,
     )
-    return OpenAIEngine(
-        Endpoint(url=url, model=model or language.name), wording, conversation=conversation
-    )
+    return OpenAIEngine(endpoint, wording, conversation=conversation)
 
 
 def read_script(path: Path) -> list[Any] | dict[str, list[Any]]:
@@ -153,31 +167,48 @@ class Cast(NamedTuple):
 
     engine: Engine
     scheduler: Scheduler
+    turn_timeout_s: float = 300.0
 
 
-def cast_for(
-    policy: str, game: Game, language: Language, *, scheduler: Scheduler, dtype: str
-) -> Cast:
+@dataclass(frozen=True, kw_only=True)
+class Stand:
+    """What policies are made of."""
+
+    game: Game
+    language: Language
+    scheduler: Scheduler
+    endpoint: EndpointSection
+    turn_timeout_s: float
+    """Of the endpoint."""
+    model_engine: Callable[[], Engine]
+    """An engine over the model; loads it."""
+
+
+def cast_for(policy: str, stand: Stand) -> Cast:
     """Engine and referee of a policy: `model`, `oracle`, `scripted:FILE`, `openai:URL#MODEL`
     (completions) or `openai-chat:URL#MODEL`.
 
     Raises:
         ConfigError: there is no such policy, or the env has no oracle.
     """
+    kind, _, where = policy.partition(":")
+    language, scheduler = stand.language, stand.scheduler
     if policy == "model":
-        return Cast(model_engine(language, dtype), scheduler)
+        return Cast(stand.model_engine(), scheduler)
     if policy == "oracle":
-        _refuse_without_oracle(game)
+        _refuse_without_oracle(stand.game)
         watched = Watched(scheduler)
         return Cast(oracle_engine(watched, language), watched)
-    if policy.startswith("scripted:"):
-        return Cast(scripted_engine(Path(policy.removeprefix("scripted:")), language), scheduler)
-    if policy.startswith("openai:"):
-        return Cast(openai_engine(policy.removeprefix("openai:"), language), scheduler)
-    if policy.startswith("openai-chat:"):
-        watched = Watched(scheduler)
-        address = policy.removeprefix("openai-chat:")
-        return Cast(openai_chat_engine(address, language, watched), watched)
+    if kind == "scripted":
+        return Cast(scripted_engine(Path(where), language), scheduler)
+    if kind == "openai":
+        return Cast(
+            openai_engine(endpoint_of(where, language, stand.endpoint), language), scheduler
+        )
+    if kind == "openai-chat":
+        watched, endpoint = Watched(scheduler), endpoint_of(where, language, stand.endpoint)
+        engine = openai_chat_engine(endpoint, language, watched)
+        return Cast(engine, watched, stand.turn_timeout_s)
     raise ConfigError(
         f"--policy {policy!r}: should be model, oracle, scripted:FILE, openai:URL#MODEL or "
         "openai-chat:URL#MODEL"

@@ -25,6 +25,7 @@ OWN_FIELDS = {
     "max_turns": "max_turns",
     "max_completion_length": "max_tokens",
     "concurrency": "concurrency",
+    "staleness": "staleness",
     "num_eval_tasks": "eval_tasks",
     "save_steps": "save_steps",
     "seed": "seed",

@@ -11,14 +11,18 @@ from pydantic import Field, model_validator
 from rich.console import Console
 
 from agentgym.commands import Command
-from agentgym.commands.language import load_language
+from agentgym.commands.endpoint_section import EndpointSection
+from agentgym.commands.engine_section import EngineSection
+from agentgym.commands.engines import engine_maker
+from agentgym.commands.language import Language, load_language
 from agentgym.commands.playing import Plan, Results, play, take_up
-from agentgym.commands.policies import cast_for
+from agentgym.commands.policies import Stand, cast_for, model_engine
 from agentgym.commands.recipes import rubric_of
 from agentgym.commands.sandboxes import settle_sandbox
 from agentgym.commands.sections import EnvSection, ModelSection, PluginSection, SandboxSection
 from agentgym.config import Config
 from agentgym.display import print_trajectories
+from agentgym.engines.base import Engine
 from agentgym.errors import ConfigError
 from agentgym.rollout import Player, SamplingDefaults
 from agentgym.rollout.game import Game, game_of
@@ -55,7 +59,15 @@ class PlaySection(Config):
     """How many trajectories to print in full."""
 
 
-class RolloutConfig(EnvSection, ModelSection, PlaySection, SandboxSection, PluginSection):
+class RolloutConfig(
+    EnvSection,
+    ModelSection,
+    PlaySection,
+    EngineSection,
+    EndpointSection,
+    SandboxSection,
+    PluginSection,
+):
     """Play an environment without training, and look at the trajectories.
 
     A script (--policy scripted:FILE) is a YAML or JSON list of assistant texts, one per turn, or
@@ -66,6 +78,15 @@ class RolloutConfig(EnvSection, ModelSection, PlaySection, SandboxSection, Plugi
     def _whole_groups(self) -> Self:
         if self.n % self.group_size:
             raise ValueError(f"--n {self.n} is no multiple of --group-size {self.group_size}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_player(self) -> Self:
+        if self.policy != "model" and self.engine_name != "transformers":
+            raise ValueError(
+                f"--policy {self.policy} and --engine {self.engine_name} both say what plays: "
+                "give one"
+            )
         return self
 
 
@@ -85,13 +106,15 @@ def rollout(settings: RolloutConfig) -> int:
         on_rewrite=settings.on_history_rewrite,
         today=settings.template_date,
     )
-    cast = cast_for(
-        settings.policy,
-        game,
-        language,
+    stand = Stand(
+        game=game,
+        language=language,
         scheduler=scheduler_for(settings.scheduler, game, language.renderer),
-        dtype=settings.dtype,
+        endpoint=settings,
+        turn_timeout_s=settings.turn_timeout_s(settings.concurrency),
+        model_engine=lambda: _model_engine(settings, language),
     )
+    cast = cast_for(settings.policy, stand)
     player = Player(
         engine=cast.engine,
         renderer=language.renderer,
@@ -100,6 +123,7 @@ def rollout(settings: RolloutConfig) -> int:
         sampling=SamplingDefaults(temperature=settings.temperature),
         score=rubric.score_one,
         concurrency=settings.concurrency,
+        engine_timeout_s=cast.turn_timeout_s,
         max_failed_fraction=1.0,
     )
     missing = settings.n - len(done)
@@ -111,10 +135,28 @@ def rollout(settings: RolloutConfig) -> int:
     console, tally = Console(), results.tally
     decode = language.renderer.decode
     print_trajectories(console, results.first, decode, show=settings.show, tally=tally)
+    _say_what_was_asked(console, cast.engine)
     if settings.out is not None:
         line = f"\n{missing} trajectories added to {settings.out}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     return int(tally.num_failed == tally.num)
+
+
+def _model_engine(settings: RolloutConfig, language: Language) -> Engine:
+    engine = engine_maker(settings, language, max_tokens=settings.max_tokens)()
+    return model_engine(language, settings.dtype) if engine is None else engine
+
+
+def _say_what_was_asked(console: Console, engine: Engine) -> None:
+    from agentgym.engines.openai import OpenAIEngine
+
+    if isinstance(engine, OpenAIEngine):
+        usage = engine.usage
+        line = (
+            f"\nthe endpoint answered {usage.requests} requests: {usage.prompt_tokens} prompt "
+            f"tokens, {usage.completion_tokens} completion tokens by its count"
+        )
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _say_what_is_kept(settings: RolloutConfig, num: int) -> None:

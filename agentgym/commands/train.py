@@ -6,6 +6,7 @@ A run that is refused leaves nothing on disk.
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from agentgym.commands import Command
+from agentgym.commands.engines import MakeEngine, closing, engine_maker
 from agentgym.commands.language import Language, load_language
 from agentgym.commands.processes import from_main, main_leaves_first, rank, world_size
 from agentgym.commands.recipes import rubric_of, trainer_settings
@@ -20,6 +22,7 @@ from agentgym.commands.sandboxes import settle_sandbox
 from agentgym.commands.stopping import StopRequest
 from agentgym.commands.train_config import TrainConfig, free_folders
 from agentgym.config import to_yaml
+from agentgym.engines.base import Engine
 from agentgym.errors import ConfigError
 from agentgym.progress import Progress, duration, progress_for
 from agentgym.rollout.game import game_of
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
     from agentgym.trainer.config import AgentGRPOConfig
     from agentgym.trainer.grpo import AgentGRPOTrainer
+    from agentgym.trainer.pipeline import Recipe
 
 INTERRUPTED = 130
 
@@ -53,11 +57,13 @@ def train(settings: TrainConfig) -> int:
         on_rewrite=resolved.on_history_rewrite,
         today=resolved.template_date,
     )
+    make_engine = engine_maker(resolved, language, max_tokens=resolved.max_tokens)
     is_main = rank() == 0
     console = Console(quiet=not is_main)
     with main_leaves_first():
         with progress_for(console, resolved.title) as progress:
-            outcome = _run(resolved, checkpoint, language=language, progress=progress)
+            setting = _Setting(resolved, checkpoint, language, make_engine)
+            outcome = _run(setting, progress)
         if is_main:
             _print_outcome(console, outcome.folder)
     return INTERRUPTED if outcome.interrupted else 0
@@ -68,29 +74,45 @@ class _Outcome(NamedTuple):
     interrupted: bool
 
 
-def _run(
-    settings: TrainConfig, checkpoint: Path | None, *, language: Language, progress: Progress
-) -> _Outcome:
+class _Setting(NamedTuple):
+    """What is known before anything is loaded."""
+
+    settings: TrainConfig
+    checkpoint: Path | None
+    language: Language
+    make_engine: MakeEngine
+
+
+def _run(known: _Setting, progress: Progress) -> _Outcome:
     """Load, train."""
     progress.phase("loading")
+    args = _trainer_args(known.settings)
+    with closing(known.make_engine) as engine:
+        return _run_with(engine, args, known, progress)
+
+
+def _run_with(
+    engine: Engine | None, args: "AgentGRPOConfig", known: _Setting, progress: Progress
+) -> _Outcome:
     from agentgym.commands.training import TrainingRun
     from agentgym.trainer.run_callbacks import FollowRun, StopOnRequest
 
+    settings = known.settings
     stop = StopRequest(lambda: progress.phase("stopping soon (Ctrl-C again: at once)"))
-    args = _trainer_args(settings)
     with _own_folder(settings) as folder:
         if settings.given_folder is None:
             settings = settings.model_copy(update={"name": folder.path.name})
         args.output_dir = str(folder.checkpoints)
         stopper = StopOnRequest(stop)
-        trainer = _build(settings, args, language, (FollowRun(folder, progress), stopper))
+        recipe = _recipe(settings, args, known.language, (FollowRun(folder, progress), stopper))
+        trainer = _build(replace(recipe, engine=engine))
         stopper.ranks = trainer.ranks
     run = TrainingRun(settings, folder, trainer, progress)
     if run.is_main:
         folder.create(to_yaml(settings))
     trainer.accelerator.wait_for_everyone()
     try:
-        run.run(checkpoint, stop)
+        run.run(known.checkpoint, stop)
     except KeyboardInterrupt:
         return _Outcome(folder, interrupted=True)
     return _Outcome(folder, interrupted=False)
@@ -130,32 +152,36 @@ def _trainer_args(settings: TrainConfig) -> "AgentGRPOConfig":
     return args
 
 
-def _build(
+def _build(recipe: "Recipe") -> "AgentGRPOTrainer":
+    from transformers import PrinterCallback
+
+    from agentgym.trainer.pipeline import build
+
+    trainer = build(recipe)
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _recipe(
     settings: TrainConfig,
     args: "AgentGRPOConfig",
     language: Language,
     callbacks: Sequence["TrainerCallback"],
-) -> "AgentGRPOTrainer":
-    from transformers import PrinterCallback
+) -> "Recipe":
+    from agentgym.trainer.pipeline import Recipe
 
-    from agentgym.trainer.pipeline import Recipe, build
-
-    trainer = build(
-        Recipe(
-            model=language.name,
-            args=args,
-            env=settings.env,
-            env_kwargs=settings.env_args,
-            rewards=settings.rewards,
-            scheduler=settings.scheduler,
-            trainer=settings.trainer,
-            tokenizer=language.tokenizer,
-            renderer=language.renderer,
-            callbacks=callbacks,
-        )
+    return Recipe(
+        model=language.name,
+        args=args,
+        env=settings.env,
+        env_kwargs=settings.env_args,
+        rewards=settings.rewards,
+        scheduler=settings.scheduler,
+        trainer=settings.trainer,
+        tokenizer=language.tokenizer,
+        renderer=language.renderer,
+        callbacks=callbacks,
     )
-    trainer.remove_callback(PrinterCallback)
-    return trainer
 
 
 def _print_outcome(console: Console, folder: RunFolder) -> None:

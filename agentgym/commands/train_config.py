@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from agentgym.commands.engine_section import EngineSection
 from agentgym.commands.sections import EnvSection, ModelSection, PluginSection, SandboxSection
 from agentgym.config import Config
 from agentgym.errors import ConfigError
@@ -53,6 +54,14 @@ class LearningSection(Config):
     """Other settings of AgentGRPOConfig, such as '{"num_iterations": 2}'."""
 
 
+class AheadSection(Config):
+    """How engine and training keep step"""
+
+    staleness: int = Field(0, ge=0)
+    """Windows that are played while one is trained on; 0 = play, then train. Above 0 the sampled
+    tokens are up to so many windows of updates old."""
+
+
 class EvaluationSection(Config):
     """Held-out tasks before and after"""
 
@@ -77,6 +86,8 @@ class TrainConfig(
     EnvSection,
     ModelSection,
     LearningSection,
+    EngineSection,
+    AheadSection,
     EvaluationSection,
     RunSection,
     SandboxSection,
@@ -146,6 +157,9 @@ class TrainConfig(
             filled["save_steps"] = max(1, steps // 4 // window) * window
         if self.template_date is None:
             filled["template_date"] = date.today()
+        filled["engine"] = self.engine_name
+        if self.engine_name == "vllm-server":
+            filled["server_url"] = self.server_urls
         return self.model_copy(update={**filled, "resume": False})
 
 

@@ -39,6 +39,8 @@ class Patience:
     """Attempts after the first."""
     concurrency: int = 64
     """Requests at once; a request that waits to be tried again counts."""
+    requests_per_minute: float | None = None
+    """Attempts that begin in a minute, evenly spread; `None` = as they come."""
 
     def __post_init__(self) -> None:
         """Refuse what would never ask, or never stop.
@@ -48,6 +50,39 @@ class Patience:
         """
         if not (0 < self.timeout_s < float("inf") and self.max_retries >= 0 < self.concurrency):
             raise ConfigError(f"{self}: need timeout_s > 0, max_retries >= 0 and concurrency >= 1")
+        rate = self.requests_per_minute
+        if rate is not None and not 0 < rate < float("inf"):
+            raise ConfigError(f"requests_per_minute={rate}: need more than 0")
+
+    @property
+    def between_s(self) -> float:
+        """Seconds from the begin of one attempt to the next."""
+        return 60.0 / self.requests_per_minute if self.requests_per_minute else 0.0
+
+
+def longest_call_s(patience: Patience, num_calls: int) -> float:
+    """Seconds until the last of so many posts, all at once, has its answer or its error."""
+    tries, rounds = patience.max_retries + 1, math.ceil(num_calls / patience.concurrency)
+    return tries * (
+        rounds * (patience.timeout_s + _LONGEST_WAIT_S) + num_calls * patience.between_s
+    )
+
+
+class _Pace:
+    """Lets attempts begin one after the other."""
+
+    def __init__(self, between_s: float) -> None:
+        self._between_s = between_s
+        self._next = 0.0
+
+    async def turn(self) -> None:
+        """Wait for the next free moment."""
+        if not self._between_s:
+            return
+        now = time.monotonic()
+        at = max(now, self._next)
+        self._next = at + self._between_s
+        await asyncio.sleep(at - now)
 
 
 class AskAgainError(EngineError):
@@ -109,6 +144,7 @@ class JsonClient:
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._patience = patience
+        self._pace = _Pace(patience.between_s)
         self._link: _Link | None = None
 
     @property
@@ -199,6 +235,7 @@ class JsonClient:
         self, session: aiohttp.ClientSession, path: str, body: Mapping[str, Any]
     ) -> Any:
         url = f"{self._url}{path}"
+        await self._pace.turn()
         with _transport(self._patience.timeout_s):
             async with session.post(url, json=body) as response:
                 text = await response.text(errors="replace")
@@ -230,7 +267,8 @@ def _refuse(response: aiohttp.ClientResponse, text: str) -> None:
         message = f"{response.url} answered with {reason}; check URL, key and model name"
         raise RefusedError(message, status)
     if status != 200:
-        raise EngineError(f"{response.url} answered with {reason}")
+        message = f"{response.url} answered with {reason}"
+        raise FailedCallError(message, status=status, text=text)
 
 
 def _named_wait(header: str | None) -> float | None:

@@ -6,16 +6,29 @@ engine, but these ids are not known to be those that were sampled, and their log
 not known at all. So the trainer refuses this engine.
 """
 
+import json
+import logging
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agentgym.engines.base import FinishReason, Generation, Sampling, TextOnlyEngine
-from agentgym.engines.http import JsonClient, Patience
+from agentgym.engines.http import FailedCallError, JsonClient, Patience, RefusedError
 from agentgym.engines.stops import Decode
 from agentgym.engines.weights import Weights
-from agentgym.errors import EngineError
+from agentgym.errors import ConfigError, EngineError
+
+_log = logging.getLogger(__name__)
+_BAD_REQUEST, _UNPROCESSABLE = 400, 422
+_NO_MATTER = {"temperature": 1.0, "top_p": 1.0}
+"""Values at which a server may be left to its own default, once it refuses to be told."""
+_OTHER_NAMES = {"max_tokens": "max_completion_tokens"}
+
+_REFUSAL = re.compile(
+    r"(?i)unsupported|not supported|unrecognized|unknown|unexpected|not permitted|not allowed|extra"
+)
 
 Conversation = Callable[[str], Sequence[Mapping[str, Any]]]
 """What a session's policy is to answer: messages of role and content."""
@@ -43,6 +56,24 @@ class Wording:
     decode: Decode
     stop_token_id: int
     """Ends the turns that the server says have ended."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """What an endpoint says it has done."""
+
+    requests: int = 0
+    """Answered."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def add(self, reply: Any) -> None:
+        """Count an answer; one that says nothing of tokens counts none."""
+        told = reply.get("usage") if isinstance(reply, Mapping) else None
+        usage = told if isinstance(told, Mapping) else {}
+        self.requests += 1
+        self.prompt_tokens += int(usage.get("prompt_tokens") or 0)
+        self.completion_tokens += int(usage.get("completion_tokens") or 0)
 
 
 class _Answer(NamedTuple):
@@ -78,6 +109,10 @@ class OpenAIEngine(TextOnlyEngine):
         self._conversation = conversation
         self._max_context = max_context
         self._is_closed = False
+        self._renamed: dict[str, str | None] = {}
+        """Settings that the endpoint wants under another name, or (`None`) not at all."""
+        self.usage = Usage()
+        """Of all turns so far."""
 
     @property
     def max_context(self) -> int:
@@ -108,12 +143,12 @@ class OpenAIEngine(TextOnlyEngine):
             )
         body = self._settings(sampling, limit)
         if self._conversation is None:
-            body["prompt"] = self._wording.decode(prompt_ids)
-            answer = _read(await self._client.post("/completions", body), sampling)
+            path, body["prompt"] = "/completions", self._wording.decode(prompt_ids)
         else:
-            body["messages"] = list(self._conversation(session))
-            answer = _read(await self._client.post("/chat/completions", body), sampling)
-        return self._encoded(answer, limit)
+            path, body["messages"] = "/chat/completions", list(self._conversation(session))
+        reply = await self._ask(path, body)
+        self.usage.add(reply)
+        return self._encoded(_read(reply, sampling), limit)
 
     def release(self, session: str) -> None:
         """Nothing is kept between turns."""
@@ -126,6 +161,52 @@ class OpenAIEngine(TextOnlyEngine):
         """Close the connections; idempotent."""
         self._is_closed = True
         await self._client.aclose()
+
+    async def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The reply; a setting that the endpoint does not know is left out where that is fine."""
+        while True:
+            renamed = {name: self._renamed.get(name, name) for name in body}
+            sent = {new: body[name] for name, new in renamed.items() if new is not None}
+            try:
+                return await self._client.post(path, sent)
+            except RefusedError as error:
+                raise self._explained(error) from error
+            except FailedCallError as error:
+                if error.status not in (_BAD_REQUEST, _UNPROCESSABLE):
+                    raise
+                self._do_without(error, sent)
+
+    def _do_without(self, error: FailedCallError, sent: Mapping[str, Any]) -> None:
+        """Remember what the endpoint refuses.
+
+        Raises:
+            ConfigError: it refuses a setting that makes a difference.
+            EngineError: something else is wrong.
+        """
+        name = _refused_setting(error.text, sent)
+        if name is None:
+            raise error
+        if name in _OTHER_NAMES:
+            self._renamed[name] = _OTHER_NAMES[name]
+        elif name == "seed" or _NO_MATTER.get(name) == sent[name]:
+            self._renamed[name] = None
+            if name == "seed":
+                _log.warning("%s takes no seed: no run can be repeated", self._client.url)
+        else:
+            raise ConfigError(
+                f"{self._client.url} does not take {name}={sent[name]!r}: {error}"
+            ) from error
+
+    def _explained(self, error: RefusedError) -> ConfigError:
+        """Who must do what about a key or a name that is not known."""
+        variable, model = self._endpoint.key_variable, self._endpoint.model
+        if error.status in (401, 403):
+            has = "was refused" if os.environ.get(variable) else "is needed, and not set"
+            return ConfigError(f"the key in the environment variable {variable} {has}: {error}")
+        return ConfigError(
+            f"there is no model {model!r}, or no such path (the URL goes up to and with /v1): "
+            f"{error}"
+        )
 
     def _settings(self, sampling: Sampling, limit: int) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -153,6 +234,26 @@ class OpenAIEngine(TextOnlyEngine):
             finish_reason=answer.finish_reason if len(ids) <= limit else "length",
             policy_version=0,
         )
+
+
+def _refused_setting(text: str, sent: Mapping[str, Any]) -> str | None:
+    """The setting that a server's complaint is about: its `param`, or the one it mentions first."""
+    optional = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
+    try:
+        param = json.loads(text)["error"]["param"]
+    except (ValueError, KeyError, TypeError):
+        param = None
+    if param in optional:
+        return str(param) if param in sent else None
+    found = {name: _place(name, text) for name in optional if name in sent}
+    mentioned = [name for name, place in found.items() if place is not None]
+    is_refusal = _REFUSAL.search(text) is not None
+    return min(mentioned, key=lambda name: found[name] or 0) if mentioned and is_refusal else None
+
+
+def _place(name: str, text: str) -> int | None:
+    match = re.search(rf"\b{name}\b", text)
+    return match and match.start()
 
 
 def _read(reply: Any, sampling: Sampling) -> _Answer:

@@ -1,0 +1,60 @@
+"""Settings that say what samples from the policy: this process's own model, or vLLM."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from agentgym.config import Config, flag_of
+
+EngineName = Literal["transformers", "vllm", "vllm-server"]
+DEFAULT_URL = "http://127.0.0.1:8000"
+KEY_VARIABLE = "VLLM_API_KEY"
+"""What `agentgym serve` reads, too."""
+_OF_SERVERS = ("server_url", "server_model", "server_key_variable", "server_timeout")
+_IN_PROCESS = ("gpu_memory_utilization", "kv_cache_gb", "max_context")
+
+
+class EngineSection(Config):
+    """What samples from it"""
+
+    engine: EngineName | None = None
+    """transformers samples from the model that is loaded here, vllm from vLLM in this process,
+    vllm-server from `agentgym serve`. (default: transformers; with --server-url vllm-server)"""
+    server_url: tuple[str, ...] = ()
+    """Of one or more servers of the same model. (default: http://127.0.0.1:8000)"""
+    server_model: str | None = Field(None, min_length=1)
+    """The servers' name for the model, if it is not that of --model."""
+    server_key_variable: str = Field(KEY_VARIABLE, min_length=1)
+    """Environment variable that holds the servers' API key."""
+    server_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    """Seconds to wait for the servers to be there."""
+    gpu_memory_utilization: float | None = Field(None, gt=0, le=1)
+    """Share of a GPU's memory that vLLM in this process may use. (default: 0.4 beside training)"""
+    kv_cache_gb: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """GiB of vLLM in this process for its key/value cache. (default: 1 on a CPU)"""
+    max_context: int | None = Field(None, ge=2)
+    """Tokens of prompt and completion in vLLM in this process. (default: all the model allows)"""
+
+    @property
+    def engine_name(self) -> EngineName:
+        """What `engine` stands for."""
+        return self.engine or ("vllm-server" if self.server_url else "transformers")
+
+    @property
+    def server_urls(self) -> tuple[str, ...]:
+        """Of the servers that are used."""
+        return self.server_url or (DEFAULT_URL,)
+
+    @model_validator(mode="after")
+    def _one_engine(self) -> Self:
+        """Each setting belongs to one engine."""
+        owners = dict.fromkeys(_OF_SERVERS, "vllm-server") | dict.fromkeys(_IN_PROCESS, "vllm")
+        for name, owner in owners.items():
+            value = self.__dict__[name]
+            if value != type(self).model_fields[name].default and owner != self.engine_name:
+                shown = " ".join(value) if isinstance(value, tuple) else value
+                raise ValueError(
+                    f"{flag_of(name)} {shown} is for --engine {owner}, and this is --engine "
+                    f"{self.engine_name}: give one of them"
+                )
+        return self

@@ -1,0 +1,75 @@
+"""From engine settings to an engine: held against the machine and the servers first, made late.
+
+What can be known without loading anything is known when `engine_maker` returns: vLLM is installed,
+the servers are there, were started for this, and serve the model that is asked for.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from agentgym.commands.engine_section import EngineSection
+from agentgym.commands.language import Language
+from agentgym.engines.base import Engine
+from agentgym.errors import ConfigError, EngineError, MissingExtraError
+from agentgym.threads import run_coroutine
+
+MakeEngine = Callable[[], Engine | None]
+
+
+def engine_maker(settings: EngineSection, language: Language, *, max_tokens: int) -> MakeEngine:
+    """What makes the engine; of `--engine transformers` it makes none.
+
+    Args:
+        settings: of the command.
+        language: of the model that is played.
+        max_tokens: that a trajectory may sample.
+
+    Raises:
+        UsageError: the engine cannot be had, or would sample from something else.
+    """
+    match settings.engine_name:
+        case "transformers":
+            return lambda: None
+        case "vllm":
+            return _in_process(settings, language)
+        case "vllm-server":
+            return _over_servers(settings, language, max_tokens)
+
+
+@contextmanager
+def closing(make_engine: MakeEngine) -> Iterator[Engine | None]:
+    """The engine, closed on every way out."""
+    engine = make_engine()
+    try:
+        yield engine
+    finally:
+        if engine is not None:
+            run_coroutine(engine.aclose())
+
+
+def _in_process(settings: EngineSection, language: Language) -> MakeEngine:
+    if find_spec("vllm") is None:
+        raise MissingExtraError("--engine vllm", "vllm")
+    raise ConfigError("--engine vllm is not there yet")
+
+
+def _over_servers(settings: EngineSection, language: Language, max_tokens: int) -> MakeEngine:
+    from agentgym.commands.served import check_servers, servers_of
+    from agentgym.engines.vllm.server import VllmServerEngine
+
+    servers = servers_of(settings)
+    try:
+        run_coroutine(check_servers(servers, language, max_tokens, say=_say))
+    except EngineError as error:
+        raise ConfigError(
+            f"{error}; start one with `agentgym serve --model {Path(language.name)}`, or give "
+            "another --server-url"
+        ) from error
+    return lambda: VllmServerEngine(servers)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,153 @@
+"""`--engine`: what cannot sample is refused before anything is loaded, in one line."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from vllm_protocol_kit import FakeVllm, running, status
+
+from agentgym.cli import main
+from agentgym.commands.train_config import TrainConfig
+from agentgym.config import ConfigError, load
+from agentgym.rollout.background import LoopThread
+from agentgym.trainer.tiny_policy import PATH as TINY_POLICY
+
+Serve = Callable[..., str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Start a server that speaks vLLM's protocol; its URL."""
+    loop, opened = LoopThread(), []
+
+    def start(fake: FakeVllm) -> str:
+        server = running(fake)
+        opened.append(server)
+        return loop.run(server.__aenter__()).url
+
+    yield start
+    for server in opened:
+        loop.run(server.__aexit__(None, None, None))
+    loop.close()
+
+
+@pytest.fixture(params=["train", "rollout"])
+def command(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+    name: str = request.param
+    return [
+        name,
+        "--env",
+        "calculator",
+        *(["--run-dir", str(tmp_path / "run")] * (name == "train")),
+    ]
+
+
+def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line."""
+    assert main(argv) == 2
+    out = capsys.readouterr()
+    assert out.out == ""
+    (line,) = out.err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("flags", "needle"),
+    [
+        ("--engine vllm --server-url http://x:1", "--server-url http://x:1 is for --engine vllm-"),
+        ("--engine vllm-server --kv-cache-gb 2", "--kv-cache-gb 2.0 is for --engine vllm, and"),
+        ("--max-context 64", "--max-context 64 is for --engine vllm, and this is --engine transf"),
+        ("--engine other", "--engine other: should be 'transformers', 'vllm' or 'vllm-server'"),
+        ("--server-url nowhere", "'nowhere' must begin with http://"),
+        ("--server-url http://x:1 http://x:1", "need one or more servers, each once"),
+        ("--server-url http://x:1 --server-key-variable NO_KEY_HERE", "NO_KEY_HERE: it is not set"),
+        ("--server-url http://127.0.0.1:9 --server-timeout 0.3", "start one with `agentgym serve"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(
+    command: list[str], flags: str, needle: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert needle in refusal([*command, *flags.split()], capsys)
+
+
+def test_one_engine_needs_its_extra(
+    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentgym.commands.engines.find_spec", lambda name: None)
+
+    line = refusal([*command, "--engine", "vllm"], capsys)
+
+    assert "--engine vllm needs the extra 'vllm': pip install 'agentgym-rl[vllm]'" in line
+
+
+async def other_tokens(request: web.Request) -> web.StreamResponse:
+    return web.json_response({"tokens": [1, 2, 3]})
+
+
+@pytest.mark.parametrize(
+    ("fake", "flags", "needle"),
+    [
+        (FakeVllm(model="another"), "", "serves 'another', and this is a run of"),
+        (FakeVllm(model="x"), "--server-model x", "--max-tokens 512 leaves no"),
+        (FakeVllm(model="x"), "--server-model y", "serves x, not y"),
+    ],
+)
+def test_a_server_of_something_else_is_refused(
+    command: list[str],
+    serve: Serve,
+    fake: FakeVllm,
+    flags: str,
+    needle: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = refusal([*command, "--server-url", serve(fake), *flags.split()], capsys)
+
+    assert needle in line
+
+
+@pytest.mark.parametrize(
+    ("path", "fault", "needle"),
+    [
+        ("/tokenize", other_tokens, "whose tokens are not those of"),
+        ("/weight_info", status(404), "has no /weight_info: start it with `agentgym serve`"),
+        ("/v1/models", status(401), "wants another API key"),
+    ],
+)
+def test_a_server_that_was_not_started_for_this_is_refused(
+    command: list[str],
+    serve: Serve,
+    path: str,
+    fault: Callable[..., object],
+    needle: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake = FakeVllm(model=str(TINY_POLICY))
+    fake.faults[path].append(fault)
+    line = refusal([*command, "--server-url", serve(fake)], capsys)
+
+    assert needle in line
+
+
+def test_a_saved_run_says_what_sampled_and_where() -> None:
+    plain = load(TrainConfig, [])
+    served = load(TrainConfig, ["--engine", "vllm-server"])
+
+    assert plain.resolved().engine == "transformers"
+    assert served.resolved().server_url == ("http://127.0.0.1:8000",)
+
+
+def test_a_run_that_goes_on_may_find_its_server_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("engine: vllm-server\nserver_url: [http://a:1]\n")
+    flags = ["--resume", "--run-dir", str(tmp_path)]
+
+    assert load(TrainConfig, flags).server_urls == ("http://a:1",)
+    assert load(TrainConfig, [*flags, "--server-url", "http://b:2"]).server_urls == ("http://b:2",)
+    with pytest.raises(ConfigError, match=r"--server-url http://a:1 is for --engine vllm-server"):
+        load(TrainConfig, [*flags, "--engine", "transformers"])
+
+
+def test_a_policy_of_another_kind_has_no_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refusal(["rollout", "--policy", "oracle", "--engine", "vllm"], capsys)
+
+    assert "--policy oracle and --engine vllm both say what plays" in line
