@@ -1,0 +1,158 @@
+"""Single attempts and calls to a server that may be busy, broken or gone."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from agentgym.engines.http import (
+    AskAgainError,
+    FailedCallError,
+    JsonClient,
+    Patience,
+    RefusedError,
+    UnreachableError,
+)
+from agentgym.errors import ConfigError, EngineError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[..., Awaitable[JsonClient]]]:
+    """Starts a server with one handler; a client of it."""
+    runners: list[web.AppRunner] = []
+    clients: list[JsonClient] = []
+
+    async def start(handler: Handler, **settings: Any) -> JsonClient:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handler)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        runners.append(runner)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        patience = Patience(**{"timeout_s": 2, "max_retries": 0, **settings})
+        clients.append(JsonClient(url, token="secret", patience=patience))
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        await client.aclose()
+    for runner in runners:
+        await runner.cleanup()
+
+
+def answer(status: int, text: str, **headers: str) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, text=text, headers=headers)
+
+    return handler
+
+
+async def hang_up(request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+@pytest.mark.parametrize(
+    ("status", "is_busy"), [(408, True), (429, True), (503, True), (500, False), (502, False)]
+)
+async def test_one_attempt_says_whether_the_server_is_busy_or_broken(
+    serve: Callable[..., Awaitable[JsonClient]], status: int, is_busy: bool
+) -> None:
+    client = await serve(answer(status, "no", **{"Retry-After": "3"}))
+    with pytest.raises(AskAgainError) as caught:
+        await client.post_once("/x", {})
+
+    assert (caught.value.is_busy, caught.value.wait_s) == (is_busy, 3.0)
+    assert not isinstance(caught.value, UnreachableError)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_who_is_not_let_in_is_told_so(
+    serve: Callable[..., Awaitable[JsonClient]], status: int
+) -> None:
+    client = await serve(answer(status, "who are you"))
+    with pytest.raises(RefusedError, match="who are you") as caught:
+        await client.post_once("/x", {})
+
+    assert caught.value.status == status
+    assert isinstance(caught.value, ConfigError)
+
+
+async def test_no_answer_is_told_from_a_bad_one(
+    serve: Callable[..., Awaitable[JsonClient]],
+) -> None:
+    client = await serve(hang_up)
+    with pytest.raises(UnreachableError):
+        await client.post_once("/x", {})
+    with pytest.raises(UnreachableError):
+        await client.call("GET", "/x", timeout_s=1)
+    with pytest.raises(UnreachableError, match="Connect"):
+        await JsonClient("http://127.0.0.1:9", token=None, patience=Patience()).call(
+            "GET", "/x", timeout_s=1
+        )
+
+
+async def test_a_call_has_its_own_deadline(serve: Callable[..., Awaitable[JsonClient]]) -> None:
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(10)
+        return web.Response()
+
+    client = await serve(slow)
+    started = time.monotonic()
+    with pytest.raises(UnreachableError, match=r"no answer within 0\.2 s"):
+        await client.call("GET", "/x", timeout_s=0.2)
+
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [('{"a": 1}', {"a": 1}), ("", ""), ("Success: loaded.", "Success: loaded.")]
+)
+async def test_a_call_takes_any_answer(
+    serve: Callable[..., Awaitable[JsonClient]], text: str, value: object
+) -> None:
+    """vLLM answers some calls with nothing, and some with a sentence."""
+    client = await serve(answer(200, text))
+
+    assert await client.call("POST", "/x", {"b": 2}, timeout_s=1) == value
+
+
+async def test_an_error_keeps_all_that_the_server_said(
+    serve: Callable[..., Awaitable[JsonClient]],
+) -> None:
+    client = await serve(answer(500, "x" * 1000))
+    with pytest.raises(FailedCallError) as caught:
+        await client.call("POST", "/x", {}, timeout_s=1)
+
+    assert (caught.value.status, len(caught.value.text)) == (500, 1000)
+    assert len(str(caught.value)) < 300
+
+
+async def test_calls_do_not_wait_for_requests(serve: Callable[..., Awaitable[JsonClient]]) -> None:
+    """A server's health is asked for while all places are taken."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(1.0 if request.path == "/slow" else 0.0)
+        return web.json_response(request.headers["Authorization"])
+
+    client = await serve(handler, concurrency=1)
+    slow = asyncio.create_task(client.post_once("/slow", {}))
+    await asyncio.sleep(0.05)
+    started = time.monotonic()
+    said = await client.call("GET", "/fast", timeout_s=1)
+
+    assert time.monotonic() - started < 0.5
+    assert said == "Bearer secret" == await slow
+
+
+async def test_what_is_no_json_is_no_answer(serve: Callable[..., Awaitable[JsonClient]]) -> None:
+    client = await serve(answer(200, "<html>"))
+    with pytest.raises(EngineError, match="no JSON: <html>"):
+        await client.post_once("/x", {})
