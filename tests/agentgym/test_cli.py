@@ -89,7 +89,8 @@ def test_every_setting_has_help(name: str, capsys: pytest.CaptureFixture[str]):
     fields = config.model_fields
     assert stop.value.code == 0
     assert [field for field, info in fields.items() if not info.description] == []
-    assert all(typed_as(field, config.arguments) in out for field in fields)
+    words = (*config.arguments, config.passed_on or "")
+    assert all(typed_as(field, words) in out for field in fields)
 
 
 def typed_as(field: str, arguments: tuple[str, ...]) -> str:

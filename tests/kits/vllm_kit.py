@@ -3,6 +3,7 @@
 from vllm_kit import Served, served  # the fixture
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ import pytest
 import torch
 
 from agentgym.engines.vllm.server_command import ServerSettings, server_argv, server_environment
+from agentgym.engines.vllm.transfer import Sender
 from agentgym.testing import byte_tokenizer
 
 START_S = 120.0
@@ -90,6 +92,10 @@ def logprobs_of(model: Any, prompt: Sequence[int], sampled: Sequence[int]) -> li
     return picked[:, 0].tolist()
 
 
+class CallError(Exception):
+    """The server refused."""
+
+
 @dataclass
 class Served:
     """A running server."""
@@ -105,20 +111,17 @@ class Served:
         """POST JSON if there is a body, else GET; the answer parsed.
 
         Raises:
-            urllib.error.HTTPError: any status but 200.
+            CallError: any status but 200; says what the server said.
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", **self.headers}
         request = urllib.request.Request(f"{self.url}{path}", data, headers)
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
-            text = answer.read()
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            raise CallError(f"{error.code}: {error.read().decode()}") from error
         return json.loads(text) if text else None
-
-    def failure(self, path: str, body: Any = None) -> tuple[int, str]:
-        """Status and text of a call that must fail."""
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            self.call(path, body)
-        return caught.value.code, caught.value.read().decode()
 
     def generate(self, prompt: Sequence[int], *, max_tokens: int = 8, seed: int = 0) -> Any:
         """One choice of `/inference/v1/generate`, with token ids, logprobs and versions."""
@@ -199,6 +202,64 @@ def settings_for(model: Path, **changes: Any) -> ServerSettings:
     return ServerSettings(model=str(model), **(small | changes))
 
 
+async def connect(served: Served, sender: Sender) -> None:
+    """Tell the server where the weights come from."""
+    await _post(served, "/init_weight_transfer_engine", {"init_info": sender.init_info()})
+
+
+async def begin(served: Served) -> None:
+    """Pause, and start an update."""
+    await _post(served, "/pause?mode=keep")
+    await _post(served, "/start_weight_update")
+
+
+async def send(
+    served: Served, sender: Sender, weights: dict[str, torch.Tensor], *, num_buckets: int = 2
+) -> None:
+    """All weights, in buckets."""
+    names = list(weights)
+    for start in range(num_buckets):
+        bucket = {name: weights[name] for name in names[start::num_buckets]}
+        await sender.send(bucket, lambda info: _update(served, info))
+
+
+async def finish(served: Served, *, version: int) -> None:
+    """Swap in, with no cache left."""
+    await _post(served, "/finish_weight_update", {"weight_version": str(version)})
+    await _post(served, "/reset_prefix_cache?reset_running_requests=true")
+
+
+async def resume(served: Served) -> None:
+    """Go on."""
+    await _post(served, "/resume")
+
+
+async def update(
+    served: Served, sender: Sender, weights: dict[str, torch.Tensor], *, version: int = 1
+) -> None:
+    """A whole update; the server goes on however it ends."""
+    try:
+        await begin(served)
+        await send(served, sender, weights)
+        await finish(served, version=version)
+    finally:
+        await resume(served)
+
+
+def num_changed(served: Served) -> int:
+    """Tensors that the last finished update changed."""
+    (worker,) = served.call("/collective_rpc", {"method": "last_weight_update"})["results"]
+    return int(worker["changed"])
+
+
+async def _update(served: Served, info: dict[str, Any]) -> None:
+    await _post(served, "/update_weights", {"update_info": info})
+
+
+async def _post(served: Served, path: str, body: Any = None) -> None:
+    await asyncio.to_thread(served.call, path, body or {})
+
+
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A float32 model with a tied output layer."""
@@ -209,4 +270,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(tiny: Path) -> Iterator[Served]:
     """For tests that leave it as they found it: with the weights of `tiny`, and not paused."""
     with serving(settings_for(tiny)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def served_gloo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Takes weights over TCP; its model has an output layer of its own."""
+    untied = tiny_model(tmp_path_factory.mktemp("untied"), tied=False, seed=3)
+    with serving(settings_for(untied, backend="agentgym_gloo")) as running:
         yield running
