@@ -5,9 +5,11 @@ no more than a bucket is in memory twice. An engine stages what it is given and 
 whole: an update that fails half-way leaves the old weights serving.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from agentgym.errors import ConfigError
 
 Bucket = Mapping[str, Any]
 """Some of the tensors (`torch.Tensor`, on any device, detached) by checkpoint name."""
@@ -75,3 +77,38 @@ class Sleeps(Protocol):
     async def sleep(self) -> None:
         """Free weights and caches; only while nothing is sampled. Idempotent."""
         ...
+
+
+class Match(NamedTuple):
+    """How the names of two models differ; both lists are sorted."""
+
+    unmatched: list[str]
+    """Offered, and unknown to the engine."""
+    missing: list[str]
+    """Known to the engine, and not offered."""
+
+    def refuse(self) -> None:
+        """Raise a `ConfigError` unless all names are on both sides."""
+        said = [
+            f"{what}: {_some(names)}"
+            for what, names in (
+                ("unmatched names, which the engine's model does not have", self.unmatched),
+                ("missing names, which the engine's model has", self.missing),
+            )
+            if names
+        ]
+        if said:
+            raise ConfigError(
+                f"the weights are not those of the engine's model; {'; '.join(said)}: let the "
+                "engine serve the model that is trained"
+            )
+
+
+def match(offered: Iterable[str], known: Iterable[str]) -> Match:
+    """Hold the names of an update against those of the engine's model."""
+    return Match(sorted({*offered} - {*known}), sorted({*known} - {*offered}))
+
+
+def _some(names: Sequence[str], limit: int = 5) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

@@ -4,46 +4,14 @@ Wrappers add to names (PEFT, DDP, compilation) and tying repeats tensors; a chec
 neither.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from accelerate.utils import extract_model_from_parallel, is_peft_model
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from agentgym.errors import ConfigError
-
 _WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
-
-
-class Match(NamedTuple):
-    """How the names of two models differ; both lists are sorted."""
-
-    unmatched: list[str]
-    """Offered, and unknown to the engine."""
-    missing: list[str]
-    """Known to the engine, and not offered."""
-
-    def refuse(self) -> None:
-        """Raise a `ConfigError` unless all names are on both sides."""
-        said = [
-            f"{what}: {_some(names)}"
-            for what, names in (
-                ("unmatched names, which the engine's model does not have", self.unmatched),
-                ("missing names, which the engine's model has", self.missing),
-            )
-            if names
-        ]
-        if said:
-            raise ConfigError(
-                f"the weights are not those of the engine's model; {'; '.join(said)}: let the "
-                "engine serve the model that is trained"
-            )
-
-
-def match(offered: Sequence[str], known: Sequence[str]) -> Match:
-    """Hold the names of an update against those of the engine's model."""
-    return Match(sorted({*offered} - {*known}), sorted({*known} - {*offered}))
 
 
 def plain_name(name: str) -> str:
@@ -109,8 +77,3 @@ def _saved_name(name: str, model: Any) -> str:
 def is_sharded(model: nn.Module) -> bool:
     """Whether a rank holds only part of some tensor."""
     return any(isinstance(parameter, DTensor) for parameter in model.parameters())
-
-
-def _some(names: Sequence[str], limit: int = 5) -> str:
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more

@@ -1,11 +1,11 @@
 """The engines over a model in this process, and the choice between them."""
 
 import logging
+from collections.abc import Callable
 
 import numpy as np
 from torch import nn
 
-from agentgym.engines.base import Engine
 from agentgym.engines.local import Ask, LocalEngine
 from agentgym.engines.stops import Decode, watch
 from agentgym.engines.transformers.fallback import GenerateCore
@@ -16,7 +16,7 @@ from agentgym.engines.transformers.slots import Slots
 from agentgym.engines.transformers.support import refuse_unservable, slot_obstacle
 from agentgym.engines.weights import Weights
 from agentgym.engines.worker import Reply
-from agentgym.errors import ConfigError
+from agentgym.errors import AgentGymError, ConfigError, EngineError, boundary
 
 _log = logging.getLogger(__name__)
 
@@ -56,9 +56,25 @@ class TrainedModelEngine(LocalEngine[Request]):
         Raises:
             EngineError: the engine is closed.
         """
+        return await self.change_weights(lambda: None)
+
+    async def change_weights(self, change: Callable[[], None]) -> int:
+        """Like `update_weights`, with `change` made to the weights between two steps.
+
+        Raises:
+            EngineError: the engine is closed, or `change` raised.
+        """
         reply: Reply[int] = Reply()
-        self._post(lambda: reply.give(self._core.restart()))
+        self._post(lambda: reply.give(self._changed(change)))
         return await reply.future
+
+    def _changed(self, change: Callable[[], None]) -> int | AgentGymError:
+        try:
+            with boundary(EngineError, "the weights could not be changed"):
+                change()
+        except AgentGymError as error:
+            return error
+        return self._core.restart()
 
 
 class TransformersEngine(TrainedModelEngine):
@@ -135,7 +151,7 @@ def transformers_engine(
     max_rows: int = 64,
     max_context: int | None = None,
     decode: Decode | None = None,
-) -> Engine:
+) -> TrainedModelEngine:
     """The fastest engine for the model; logs why it is not the slot engine.
 
     Args:
