@@ -18,6 +18,7 @@ from agentgym.engines.vllm.policy import version_of
 from agentgym.engines.vllm.replies import Reply as Sampled
 from agentgym.engines.vllm.replies import Span, to_generation
 from agentgym.engines.vllm.staged import Staging, WeightsRefusedError
+from agentgym.engines.vllm.starting import shut_down
 from agentgym.engines.worker import Reply
 from agentgym.errors import AgentGymError, EngineError, boundary
 
@@ -276,19 +277,3 @@ def _generation(choice: Any, turn: Turn) -> Generation:
         spans=spans,
     )
     return to_generation(sampled, turn.ask.sampling, versions)
-
-
-def shut_down(engine: Any) -> None:
-    """Free an `LLMEngine`'s memory; a process group that it found is left as it was."""
-    from vllm.distributed import parallel_state
-
-    core = engine.engine_core.engine_core
-    found_group = core.vllm_config.parallel_config.distributed_executor_backend
-    if found_group != "external_launcher":
-        engine.engine_core.shutdown()
-        return
-    engine.engine_core._finalizer.detach()
-    core.structured_output_manager.clear_backend()
-    core.model_executor.shutdown()
-    core.scheduler.shutdown()
-    parallel_state.destroy_model_parallel()

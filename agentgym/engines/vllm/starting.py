@@ -21,6 +21,10 @@ _CPU_KV_CACHE_BYTES = 1 << 30
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Those that vLLM takes as the highest."""
 _MAX_REASON = 400
+_AMONG_OTHERS = "external_launcher"
+"""vLLM's name for a process that was started together with others."""
+_running: list[Any] = []
+"""vLLM's state of a process is one: a second engine would share it, and take it away when closed."""
 _WISHED = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
 _ON_CPU = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 """By default vLLM pins its threads to all cores but one."""
@@ -34,18 +38,41 @@ def start(model: str | Path, settings: VllmSettings) -> Any:
         ConfigError: it cannot serve the model this way; says why.
     """
     refuse_missing_folder(str(model))
+    if _running:
+        raise ConfigError("this process has a vLLM engine already: close it first, or share it")
     with _environment({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}, _WISHED | _ON_CPU):
         _import()
+        num_processes = _num_processes()
         try:
             with boundary(ConfigError, "it does not start"), _process_as_it_was():
                 engine = _build(str(model), settings)
                 _sample_once(engine)
         except AgentGymError as error:
+            if num_processes == 1:
+                _clean_up()
             reason = " ".join(str(error).split())
             if len(reason) > _MAX_REASON:
                 reason = f"{reason[:_MAX_REASON]}..."
             raise ConfigError(f"vLLM cannot serve {str(model)!r}: {reason}") from error
+    _running.append(engine)
     return engine
+
+
+def shut_down(engine: Any) -> None:
+    """Free an engine's memory; process groups of a training run are left as they were."""
+    _running.remove(engine)
+    core = engine.engine_core.engine_core
+    backend = core.vllm_config.parallel_config.distributed_executor_backend
+    if backend != _AMONG_OTHERS:
+        engine.engine_core.shutdown()
+        return
+    from vllm.distributed.parallel_state import destroy_model_parallel
+
+    engine.engine_core._finalizer.detach()
+    core.structured_output_manager.clear_backend()
+    core.model_executor.shutdown()
+    core.scheduler.shutdown()
+    destroy_model_parallel()
 
 
 def on_cpu() -> bool:
@@ -93,7 +120,7 @@ def _common(model: str, settings: VllmSettings) -> dict[str, Any]:
         "disable_log_stats": True,
     }
     if _num_processes() > 1:
-        arguments["distributed_executor_backend"] = "external_launcher"
+        arguments["distributed_executor_backend"] = _AMONG_OTHERS
     if settings.lora_rank:
         arguments |= {
             "enable_lora": True,
@@ -134,15 +161,21 @@ def has_tokenizer(model: str) -> bool:
 
 
 def _sample_once(engine: Any) -> None:
-    """Some models fail at their first step only."""
+    """Some models fail at their first step only, and what is compiled is compiled then."""
     from vllm import SamplingParams
     from vllm.inputs.engine import tokens_input
 
-    params = SamplingParams(max_tokens=1, ignore_eos=True, detokenize=False, seed=0)
+    params = SamplingParams(max_tokens=2, ignore_eos=True, detokenize=False, seed=0, logprobs=0)
     engine.add_request("first", tokens_input([0]), params)
     while engine.has_unfinished_requests():
         engine.step()
     engine.reset_prefix_cache()
+
+
+def _clean_up() -> None:
+    from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
+
+    cleanup_dist_env_and_memory()
 
 
 def _num_processes() -> int:
