@@ -1,0 +1,188 @@
+"""What is sent, how it lies in memory, and what it is held against; no server needed."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from vllm_kit import tiny_model
+
+from agentgym.engines.vllm.buffers import fill, lay_out, views
+from agentgym.engines.vllm.checkpoint import read_specs
+from agentgym.engines.vllm.gloo import gloo_group, meeting_place
+from agentgym.engines.vllm.shm import ShmSender, remove_leftovers
+from agentgym.engines.vllm.staged import Staging, WeightsRefusedError
+from agentgym.engines.vllm.transfer import sender_for
+from agentgym.engines.weights import TensorSpec
+from agentgym.errors import ConfigError, EngineError
+from agentgym.threads import in_thread
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8)
+shapes = st.lists(st.integers(0, 5), max_size=3)
+
+
+@given(st.lists(st.tuples(shapes, st.sampled_from(DTYPES)), max_size=5))
+def test_a_buffer_gives_back_what_was_put_in(kinds: list[tuple[list[int], torch.dtype]]) -> None:
+    """Scalars, empty tensors and dtypes of every width, through JSON."""
+    tensors = {
+        f"t{number}": (torch.rand(shape) * 100).to(dtype)
+        for number, (shape, dtype) in enumerate(kinds)
+    }
+    entries, num_bytes = lay_out(tensors)
+    buffer = torch.empty(num_bytes, dtype=torch.uint8)
+    fill(buffer, tensors, entries)
+    found = views(buffer, json.loads(json.dumps(entries)))
+
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+    assert all(found[name].dtype == tensors[name].dtype for name in tensors)
+
+
+@pytest.mark.parametrize(
+    "change", [{"offset": 4}, {"offset": -4}, {"shape": [2]}, {"shape": [-1]}, {"dtype": "nn"}]
+)
+def test_a_place_outside_the_buffer_is_refused(change: dict[str, Any]) -> None:
+    """What comes over the wire is not believed."""
+    (entry,), num_bytes = lay_out({"a": torch.zeros(1)})
+
+    with pytest.raises(ValueError, match="a: "):
+        views(torch.empty(num_bytes, dtype=torch.uint8), [{**entry, **change}])  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_checkpoint_is_read_without_its_tied_duplicate(tmp_path: Path, tied: bool) -> None:
+    from safetensors.torch import load_file, save_file
+
+    path = tiny_model(tmp_path, tied=tied) / "model.safetensors"
+    tensors = load_file(path)
+    constant = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(2)}
+    whole = {**tensors, **constant, "lm_head.weight": tensors["model.embed_tokens.weight"].clone()}
+    save_file(whole, path)
+    specs = read_specs(tmp_path)
+
+    assert specs["model.norm.weight"] == TensorSpec(shape=(64,), dtype="float32")
+    assert len(specs) == (24 if tied else 25)
+    assert ("lm_head.weight" in specs) is not tied
+
+
+def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"holds no \*.safetensors"):
+        read_specs(tmp_path)
+
+
+def test_nothing_of_a_bucket_is_staged_if_one_tensor_is_wrong() -> None:
+    """And values must be finite in what the engine computes in, not in what was sent."""
+    spec = TensorSpec(shape=(1,), dtype="float32")
+    staging = Staging({"a": spec, "b": spec}, torch.float16)
+    with pytest.raises(WeightsRefusedError, match="not finite: b"):
+        staging.add([("a", torch.ones(1)), ("b", torch.full((1,), 1e6))])
+    assert not staging.tensors
+    staging.add([("a", torch.ones(1))])
+    with pytest.raises(WeightsRefusedError, match="sent twice: a"):
+        staging.add([("a", torch.ones(1))])
+    with pytest.raises(WeightsRefusedError, match="missing: b"):
+        staging.complete()
+
+
+async def test_a_file_in_shared_memory_is_there_only_while_it_is_sent() -> None:
+    """However the sending ends."""
+    sender = ShmSender()
+    seen: list[Path] = []
+
+    async def look(info: dict[str, Any]) -> None:
+        seen.append(Path(info["path"]))
+        assert seen[-1].stat().st_mode & 0o777 == 0o600
+        data = torch.frombuffer(bytearray(seen[-1].read_bytes()), dtype=torch.uint8)
+        assert views(data, info["entries"])["a"].tolist() == [1, 2]
+        if len(seen) > 1:
+            raise EngineError("refused")
+
+    await sender.send({"a": torch.tensor([1, 2])}, look)
+    with pytest.raises(EngineError, match="refused"):
+        await sender.send({"a": torch.tensor([1, 2])}, look)
+
+    assert not any(path.exists() for path in seen)
+    sender.close()
+    sender.close()
+    assert not seen[0].parent.exists()
+
+
+def test_what_a_killed_trainer_left_is_removed(tmp_path: Path) -> None:
+    """But not what belongs to one that runs."""
+    dead, alive = (tmp_path / f"agentgym-weights-{pid}-x" for pid in (2**22 + 1, os.getpid()))
+    for folder in (dead, alive):
+        folder.mkdir()
+        (folder / "0").write_bytes(b"weights")
+    remove_leftovers(tmp_path)
+
+    assert (dead.exists(), alive.exists()) == (False, True)
+
+
+async def receive(info: dict[str, Any], num_bytes: int, buckets: int) -> list[torch.Tensor]:
+    """What one worker of a server gets."""
+    from datetime import timedelta
+
+    def join_and_take() -> list[torch.Tensor]:
+        timeout = timedelta(seconds=info["timeout_s"])
+        store = meeting_place(info["host"], info["port"], is_host=False, timeout=timeout)
+        rank, size = info["rank_offset"], info["world_size"]
+        group = gloo_group(store, rank, size, host=info["host"], timeout=timeout)
+        taken = [torch.empty(num_bytes, dtype=torch.uint8) for _ in range(buckets)]
+        for buffer in taken:
+            group.broadcast(buffer, 0).wait()
+        return taken
+
+    return await in_thread(join_and_take)
+
+
+async def test_gloo_reaches_the_workers_of_all_servers() -> None:
+    """Without a default process group."""
+    sender = sender_for("agentgym_gloo", workers=(1, 1), timeout_s=30)
+    workers = [asyncio.create_task(receive(sender.init_info(n), 8, 2)) for n in (0, 1)]
+
+    async def post(info: dict[str, Any]) -> None:
+        assert info["num_bytes"] == 8
+
+    for number in (1, 2):
+        await sender.send({"a": torch.tensor([number])}, post)
+    got = [[int(buffer.view(torch.int64)) for buffer in await worker] for worker in workers]
+    sender.close()
+
+    assert got == [[1, 2], [1, 2]]
+    assert not torch.distributed.is_initialized()
+
+
+async def test_a_server_that_never_joins_is_an_error() -> None:
+    """In time, and not a hang."""
+    sender = sender_for("agentgym_gloo", timeout_s=1)
+    sender.init_info()
+
+    async def post(info: dict[str, Any]) -> None: ...
+
+    with pytest.raises(EngineError, match="did not join"):
+        await asyncio.wait_for(sender.send({"a": torch.zeros(1)}, post), 30)
+    sender.close()
+
+
+async def test_a_server_that_refuses_is_heard() -> None:
+    """Its words, not those of the cut line; and nobody waits for the bytes to be taken."""
+    sender = sender_for("agentgym_gloo", timeout_s=30)
+    worker = asyncio.create_task(receive(sender.init_info(), 4, 0))
+
+    async def post(info: dict[str, Any]) -> None:
+        raise EngineError("weights refused: missing: a")
+
+    with pytest.raises(EngineError, match="weights refused: missing: a"):
+        await asyncio.wait_for(sender.send({"a": torch.zeros(1)}, post), 10)
+    await worker
+    sender.close()
+
+
+def test_an_unknown_backend_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no transfer backend 'x'; there are agentgym_shm"):
+        sender_for("x")
