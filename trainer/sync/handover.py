@@ -5,6 +5,7 @@ fails lets the gather run to its end, which the other ranks take part in.
 """
 
 import queue
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -22,9 +23,11 @@ class HandedOver:
     Args:
         contents: what will come.
         version: the policy version afterwards.
+        ends: by `time.perf_counter()`, when nobody waits for the engine any more.
     """
 
-    def __init__(self, contents: Contents, version: int) -> None:
+    def __init__(self, contents: Contents, version: int, *, ends: float) -> None:
+        self._ends = ends
         self.kind: Literal["full", "lora"] = contents.kind
         self.specs: Mapping[str, TensorSpec] = contents.specs
         self.lora_config = contents.lora_config
@@ -53,7 +56,7 @@ class HandedOver:
         self._put(None, delivery)
 
     def _put(self, item: Bucket | BaseException | None, delivery: Running[Any]) -> None:
-        while not delivery.is_over:
+        while not delivery.is_over and time.perf_counter() < self._ends:
             try:
                 self._queue.put(item, timeout=_LOOK_S)
             except queue.Full:

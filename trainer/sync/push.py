@@ -114,12 +114,12 @@ class WeightSync:
         if engine is None:
             deque(buckets, maxlen=0)
             return
-        weights = HandedOver(contents, version)
-        deadline = time.perf_counter() + self._settings.timeout_s
+        ends = time.perf_counter() + self._settings.timeout_s
+        weights = HandedOver(contents, version, ends=ends)
         delivery = loop.start(engine.update_weights(weights))
         try:
             weights.feed(buckets, delivery)
-            if not delivery.ended(max(deadline - time.perf_counter(), 0.0)):
+            if not delivery.ended(max(ends - time.perf_counter(), 0.0)):
                 limit = f"{self._settings.timeout_s:g} s"
                 raise EngineError(f"no weight update within {limit} (sync_timeout_s)")
             acknowledged = delivery.result()

@@ -115,7 +115,8 @@ def _merged_copy(model: nn.Module) -> nn.Module:
 
         if isinstance(plain, PeftModel):
             plain = plain.merge_and_unload()
-    return plain.eval().requires_grad_(False)
+    copied: nn.Module = plain.eval().requires_grad_(False)
+    return copied
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -1,6 +1,8 @@
 """The engines over a model in this process, and the choice between them."""
 
+import asyncio
 import logging
+from typing import TYPE_CHECKING
 from collections.abc import Callable
 
 import numpy as np
@@ -36,16 +38,46 @@ class TrainedModelEngine(LocalEngine[Request]):
         max_context: int,
         *,
         decode: Decode | None,
+        tokenizer: "Tokenizer | None",
     ) -> None:
         super().__init__(
             core,
-            lambda ask: _request(ask, decode),
+            lambda ask: _request(ask, decode, self._guide(ask.sampling)),
             max_context=max_context,
             vocabulary=model.vocabulary,
         )
         self._core = core
+        self._grammars = tokenizer and Grammars(tokenizer, model.vocabulary)
         if isinstance(core, GenerateCore):
             core.poll = self._worker.poll
+
+    async def generate(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, *, session: str
+    ) -> Generation:
+        """See `LocalEngine.generate`; a grammar is compiled before, on another thread.
+
+        Raises:
+            ConstraintError: the turn's constraint cannot be enforced, or not compiled in time.
+        """
+        if sampling.constraint is not None:
+            try:
+                async with asyncio.timeout(_COMPILE_S):
+                    await in_thread(lambda: self._guide(sampling))
+            except TimeoutError as error:
+                raise ConstraintError(
+                    f"this constraint is too large: not compiled within {_COMPILE_S:g} s"
+                ) from error
+        return await super().generate(prompt_ids, sampling, session=session)
+
+    def _guide(self, sampling: Sampling) -> Guide | None:
+        if sampling.constraint is None:
+            return None
+        if self._grammars is None:
+            raise ConfigError(
+                "this engine was made without `tokenizer`, so it cannot constrain a turn; hand it "
+                "the model's"
+            )
+        return self._grammars.guide(sampling.constraint, sampling.stop_token_ids)
 
     async def update_weights(self, weights: Weights | None = None) -> int:
         """The weights have changed: drop every cache and return the new policy version.
@@ -90,6 +122,7 @@ class TransformersEngine(TrainedModelEngine):
             key/value head and dimension; it grows with the longest prompt and the rows in use.
         max_context: longest prompt plus completion; by default what the model was made for.
         decode: ids to text; needed for stop strings.
+        tokenizer: a fast one; needed for constraints.
 
     Raises:
         ConfigError: the model cannot be served this way; says why.
@@ -102,6 +135,7 @@ class TransformersEngine(TrainedModelEngine):
         max_rows: int = 64,
         max_context: int | None = None,
         decode: Decode | None = None,
+        tokenizer: "Tokenizer | None" = None,
     ) -> None:
         policy = PolicyModel(model)
         refuse_unservable(policy)
@@ -110,7 +144,7 @@ class TransformersEngine(TrainedModelEngine):
         if obstacle:
             raise SlotObstacleError(f"{type(policy.base).__name__}: {obstacle}")
         slots = Slots(policy, max_rows=max_rows, max_context=context)
-        super().__init__(policy, SlotCore(slots), context, decode=decode)
+        super().__init__(policy, SlotCore(slots), context, decode=decode, tokenizer=tokenizer)
 
 
 class GenerateEngine(TrainedModelEngine):
@@ -121,6 +155,7 @@ class GenerateEngine(TrainedModelEngine):
         max_rows: most turns in one batch.
         max_context: longest prompt plus completion; by default what the model was made for.
         decode: ids to text; needed for stop strings.
+        tokenizer: a fast one; needed for constraints.
 
     Raises:
         ConfigError: the model cannot be served at all; says why.
@@ -133,12 +168,13 @@ class GenerateEngine(TrainedModelEngine):
         max_rows: int = 64,
         max_context: int | None = None,
         decode: Decode | None = None,
+        tokenizer: "Tokenizer | None" = None,
     ) -> None:
         policy = PolicyModel(model)
         refuse_unservable(policy)
         context = _context(policy, max_rows, max_context)
         core = GenerateCore(policy, max_rows=max_rows)
-        super().__init__(policy, core, context, decode=decode)
+        super().__init__(policy, core, context, decode=decode, tokenizer=tokenizer)
 
 
 class SlotObstacleError(ConfigError):
@@ -159,21 +195,26 @@ def transformers_engine(
         max_rows: most turns at once.
         max_context: longest prompt plus completion; by default what the model was made for.
         decode: ids to text; needed for stop strings.
+        tokenizer: a fast one; needed for constraints.
 
     Raises:
         ConfigError: no engine can serve the model, by its name.
     """
     try:
-        return TransformersEngine(model, max_rows=max_rows, max_context=max_context, decode=decode)
+        return TransformersEngine(
+            model, max_rows=max_rows, max_context=max_context, decode=decode, tokenizer=tokenizer
+        )
     except SlotObstacleError as obstacle:
         _log.warning("sampling with batched generate(), which is slower: %s", obstacle)
-        return GenerateEngine(model, max_rows=max_rows, max_context=max_context, decode=decode)
+        return GenerateEngine(
+            model, max_rows=max_rows, max_context=max_context, decode=decode, tokenizer=tokenizer
+        )
 
 
-def _request(ask: Ask, decode: Decode | None) -> Request:
+def _request(ask: Ask, decode: Decode | None, guide: Guide | None) -> Request:
     watched = watch(ask.sampling.stop, decode)
     prompt = np.asarray(ask.prompt_ids, dtype=np.int64)
-    return Request(prompt, ask.sampling, ask.session, ask.limit, ask.reply, watched)
+    return Request(prompt, ask.sampling, ask.session, ask.limit, ask.reply, watched, guide)
 
 
 def _context(model: PolicyModel, max_rows: int, max_context: int | None) -> int:

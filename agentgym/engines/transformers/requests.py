@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.engines.base import FinishReason, Generation, Sampling
+from agentgym.engines.grammar import Guide
 from agentgym.engines.stops import StopStrings
 from agentgym.engines.worker import Reply
 from agentgym.errors import EngineError
@@ -32,6 +33,8 @@ class Request:
     reply: Reply[Generation]
     watched: StopStrings | None = None
     """Finds the request's stop strings, if it has some."""
+    guide: Guide | None = None
+    """What of the vocabulary may come next, if the turn is constrained."""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     outcome: Generation | EngineError | None = None
@@ -45,6 +48,8 @@ class Request:
         """Forget what was sampled and start the turn again, with the same random numbers."""
         self.token_ids, self.logprobs, self.outcome = [], [], None
         self._random.seed(self.sampling.seed)
+        if self.guide is not None:
+            self.guide.restart()
 
     def draw(self) -> float:
         """Uniform in [0, 1) on a grid of 2^-24, which float32 holds exactly."""
@@ -53,7 +58,9 @@ class Request:
     def accept(self, token: int, logprob: float, policy_version: int) -> None:
         """Take a sampled token; sets `outcome` if the turn ends with it."""
         if not math.isfinite(logprob):
-            self.outcome = EngineError("the model's logits are not finite")
+            wrong = "the model's logits are not finite"
+            dead_end = ", or no token can go on in the turn's grammar"
+            self.outcome = EngineError(wrong + (dead_end if self.guide is not None else ""))
             return
         self.token_ids.append(token)
         self.logprobs.append(logprob)
@@ -63,6 +70,8 @@ class Request:
             self._complete("stop_string", policy_version)
         elif len(self.token_ids) >= self.limit:
             self._complete("length", policy_version)
+        elif self.guide is not None:
+            self.guide.take(token)
 
     def _complete(self, reason: FinishReason, policy_version: int) -> None:
         self.outcome = Generation(

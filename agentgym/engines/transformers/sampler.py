@@ -7,6 +7,7 @@ depends on its own logits, settings and number only, so a batch cannot change wh
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +26,7 @@ def sample(logits: Tensor, requests: Sequence[Request]) -> tuple[list[int], list
         [B] token ids and [B] nats of the distribution sampled from (see `Generation`); a logprob
         that is not finite says that the logits were not.
     """
-    logits = logits.float()
+    logits = _allowed(logits.float(), requests)
     settings = [request.sampling for request in requests]
     logprobs = torch.log_softmax(shape_logits(logits, settings), dim=-1)
     draws = torch.tensor([request.draw() for request in requests], device=logits.device)
@@ -35,6 +36,18 @@ def sample(logits: Tensor, requests: Sequence[Request]) -> tuple[list[int], list
         tokens = torch.where(greedy, logits.argmax(dim=-1), tokens)
     chosen = logprobs.gather(1, tokens[:, None])[:, 0]
     return tokens.tolist(), chosen.tolist()
+
+
+def _allowed(logits: Tensor, requests: Sequence[Request]) -> Tensor:
+    """[B, V] logits, of constrained requests only those of tokens that their grammar allows."""
+    guided = [line for line, request in enumerate(requests) if request.guide is not None]
+    if not guided:
+        return logits
+    masks = [request.guide.allowed() for request in requests if request.guide is not None]
+    allowed = torch.from_numpy(np.stack(masks)).to(logits.device)
+    logits = logits.clone()
+    logits[guided] = logits[guided].masked_fill(~allowed, -torch.inf)
+    return logits
 
 
 def shape_logits(logits: Tensor, settings: Sequence[Sampling]) -> Tensor:

@@ -1,0 +1,214 @@
+"""Weights reach an engine as a whole or not at all, and nobody waits for ever."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import pytest
+import torch
+from accelerate import Accelerator
+from transformers import Qwen3ForCausalLM
+
+from agentgym.engines.base import Generation, Sampling
+from agentgym.engines.transformers import TransformersEngine
+from agentgym.engines.transformers.copying import CopyEngine
+from agentgym.engines.weights import TensorSpec, Weights
+from agentgym.errors import ConfigError, EngineError, UsageError
+from agentgym.rollout.background import LoopThread
+from agentgym.trainer.ranks import Ranks
+from agentgym.trainer.sync import SyncSettings, WeightSync
+
+Make = Callable[[], Qwen3ForCausalLM]
+PROMPT = (70, 71, 72, 73)
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    loop = LoopThread()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def model(make_model: Make) -> Qwen3ForCausalLM:
+    return make_model()
+
+
+@pytest.fixture
+def engine(model: Qwen3ForCausalLM, loop: LoopThread) -> Iterator[CopyEngine]:
+    engine = CopyEngine(model)
+    yield engine
+    loop.run(engine.aclose())
+
+
+def sync_of(model: torch.nn.Module, **settings: Any) -> WeightSync:
+    return WeightSync(model, settings=SyncSettings(**settings), ranks=Ranks(Accelerator(cpu=True)))
+
+
+def sampled(engine: Any, loop: LoopThread, seed: int = 0) -> Generation:
+    answer = engine.generate(PROMPT, Sampling(max_tokens=12, seed=seed), session="s")
+    return loop.run(answer)  # type: ignore[no-any-return]
+
+
+def change(model: torch.nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.7)
+
+
+def test_an_engine_with_weights_of_its_own_samples_from_the_new_ones(
+    model: Qwen3ForCausalLM, engine: CopyEngine, loop: LoopThread
+):
+    """Before the update it does not see the training, afterwards it agrees with the model."""
+    old = sampled(engine, loop)
+    change(model)
+    assert sampled(engine, loop) == old
+
+    version = sync_of(model).push(engine, loop)
+
+    new, own = sampled(engine, loop), TransformersEngine(model)
+    expected = sampled(own, loop)
+    loop.run(own.aclose())
+    assert new.token_ids == expected.token_ids
+    assert new.logprobs == pytest.approx(expected.logprobs, abs=1e-5)
+    assert (version, new.policy_version, engine.policy_version) == (1, 1, 1)
+    assert old.logprobs != new.logprobs
+
+
+def test_versions_rise_also_for_a_new_run_over_an_engine_that_served_another(
+    model: Qwen3ForCausalLM, engine: CopyEngine, loop: LoopThread
+):
+    """Two states of the weights never share a number."""
+    versions = [sync_of(model).push(engine, loop) for _ in range(3)]
+
+    assert versions == [1, 2, 3]
+
+
+def test_an_update_that_changes_nothing_after_a_step_is_an_error(
+    model: Qwen3ForCausalLM, engine: CopyEngine, loop: LoopThread
+):
+    """Otherwise sampling stays on the old policy and everything looks fine."""
+    sync = sync_of(model)
+    sync.push(engine, loop, must_change=True)
+    with pytest.raises(ConfigError, match="none has changed"):
+        sync.push(engine, loop, must_change=True)
+
+    change(model)
+    sync.push(engine, loop, must_change=True)
+    assert sync.figures is not None
+    assert sync.figures.num_changed == len(dict(model.named_parameters()))
+    assert sync.figures.num_bytes == sum(p.nbytes for p in model.parameters())
+
+
+def test_weights_of_another_model_are_refused_and_the_old_ones_serve(
+    model: Qwen3ForCausalLM, engine: CopyEngine, loop: LoopThread
+):
+    before = sampled(engine, loop)
+    other = Qwen3ForCausalLM(type(model.config)(**{**model.config.to_dict(), "hidden_size": 48}))
+    fewer = Qwen3ForCausalLM(
+        type(model.config)(
+            **{**model.config.to_dict(), "num_hidden_layers": 1, "layer_types": None}
+        )
+    )
+
+    with pytest.raises(ConfigError, match=r"has the shape .*\(\d+, 48\)"):
+        sync_of(other).push(engine, loop)
+    with pytest.raises(ConfigError, match=r"missing names.*layers\.1"):
+        sync_of(fewer).push(engine, loop)
+    assert sampled(engine, loop) == before
+
+
+def test_weights_that_are_not_finite_leave_the_old_ones_serving(
+    model: Qwen3ForCausalLM, engine: CopyEngine, loop: LoopThread
+):
+    """The last bucket is the bad one: what came before it must not serve either."""
+    before = sampled(engine, loop)
+    change(model)
+    with torch.no_grad():
+        model.model.norm.weight[0] = float("nan")
+
+    with pytest.raises(UsageError, match=r"model\.norm\.weight are not finite"):
+        sync_of(model, bucket_bytes=1).push(engine, loop)
+    assert sampled(engine, loop) == before
+
+
+class Deaf:
+    """Takes weights as it is told to."""
+
+    keeps_weights: Literal[True] = True
+    is_shared = False
+    policy_version = 0
+    max_context = 64
+
+    def __init__(self, behaviour: Callable[[Weights], Any]) -> None:
+        self._behaviour = behaviour
+
+    async def update_weights(self, weights: Weights | None = None) -> int:
+        assert weights is not None
+        answer = self._behaviour(weights)
+        return int(await answer if asyncio.iscoroutine(answer) else answer)
+
+    async def follow(self, version: int) -> None:
+        """Nothing to follow."""
+
+
+def fails_at_once(weights: Weights) -> int:
+    raise EngineError("the server is gone")
+
+
+def fails_after_one_bucket(weights: Weights) -> int:
+    next(weights.buckets())
+    raise EngineError("the connection was cut")
+
+
+async def never_answers(weights: Weights) -> int:
+    await asyncio.sleep(3600)
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        (fails_at_once, "the server is gone"),
+        (fails_after_one_bucket, "the connection was cut"),
+        (never_answers, "no weight update within 0.5 s"),
+        (lambda weights: 17, "at policy version 17, not at 1"),
+    ],
+)
+def test_a_failing_engine_is_one_error_within_the_deadline(
+    model: Qwen3ForCausalLM, loop: LoopThread, behaviour: Callable[[Weights], Any], said: str
+):
+    """The gathering goes on to its end, for the ranks that take part in it; nobody hangs."""
+    sync = sync_of(model, bucket_bytes=1, timeout_s=0.5)
+    engine: Any = Deaf(behaviour)
+    outcome: list[BaseException] = []
+
+    def push() -> None:
+        try:
+            sync.push(engine, loop)
+        except EngineError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=push, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert said in str(outcome[0])
+
+
+def test_specs_are_known_before_the_first_tensor_is(model: Qwen3ForCausalLM, loop: LoopThread):
+    """A server can refuse before anything is sent."""
+    seen: dict[str, TensorSpec] = {}
+
+    def look(weights: Weights) -> int:
+        seen.update(weights.specs)
+        tensors: Mapping[str, Any] = {
+            n: t for bucket in weights.buckets() for n, t in bucket.items()
+        }
+        assert tensors.keys() == seen.keys()
+        return weights.version
+
+    engine: Any = Deaf(look)
+    sync_of(model).push(engine, loop)
+    assert seen["model.norm.weight"] == TensorSpec(shape=(32,), dtype="float32")
