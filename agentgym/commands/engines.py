@@ -7,8 +7,9 @@ the servers are there, were started for this, and serve the model that is asked 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
+from typing import Literal
 
 from agentgym.commands.engine_section import EngineSection
 from agentgym.commands.language import Language
@@ -16,16 +17,21 @@ from agentgym.engines.base import Engine
 from agentgym.errors import ConfigError, EngineError, MissingExtraError
 from agentgym.threads import run_coroutine
 
+_GIB = 1 << 30
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 MakeEngine = Callable[[], Engine | None]
 
 
-def engine_maker(settings: EngineSection, language: Language, *, max_tokens: int) -> MakeEngine:
+def engine_maker(
+    settings: EngineSection, language: Language, *, max_tokens: int, dtype: Dtype = "auto"
+) -> MakeEngine:
     """What makes the engine; of `--engine transformers` it makes none.
 
     Args:
         settings: of the command.
         language: of the model that is played.
         max_tokens: that a trajectory may sample.
+        dtype: of vLLM in this process.
 
     Raises:
         UsageError: the engine cannot be had, or would sample from something else.
@@ -34,7 +40,7 @@ def engine_maker(settings: EngineSection, language: Language, *, max_tokens: int
         case "transformers":
             return lambda: None
         case "vllm":
-            return _in_process(settings, language)
+            return _in_process(settings, language, dtype)
         case "vllm-server":
             return _over_servers(settings, language, max_tokens)
 
@@ -50,10 +56,26 @@ def closing(make_engine: MakeEngine) -> Iterator[Engine | None]:
             run_coroutine(engine.aclose())
 
 
-def _in_process(settings: EngineSection, language: Language) -> MakeEngine:
+def _in_process(settings: EngineSection, language: Language, dtype: Dtype) -> MakeEngine:
     if find_spec("vllm") is None:
         raise MissingExtraError("--engine vllm", "vllm")
-    raise ConfigError("--engine vllm is not there yet")
+    from agentgym.engines.vllm.local_settings import VllmSettings
+
+    share, gib = settings.gpu_memory_utilization, settings.kv_cache_gb
+    chosen = VllmSettings(
+        dtype=dtype,
+        max_context=settings.max_context,
+        kv_cache_bytes=None if gib is None else int(gib * _GIB),
+    )
+    if share is not None:
+        chosen = replace(chosen, gpu_memory_utilization=share)
+
+    def make() -> Engine:
+        from agentgym.engines.vllm.engine import VllmEngine
+
+        return VllmEngine(language.name, chosen)
+
+    return make
 
 
 def _over_servers(settings: EngineSection, language: Language, max_tokens: int) -> MakeEngine:
@@ -65,8 +87,8 @@ def _over_servers(settings: EngineSection, language: Language, max_tokens: int) 
         run_coroutine(check_servers(servers, language, max_tokens, say=_say))
     except EngineError as error:
         raise ConfigError(
-            f"{error}; start one with `agentgym serve --model {Path(language.name)}`, or give "
-            "another --server-url"
+            f"{error}; start one with `agentgym serve --model {language.name}`, or give another "
+            "--server-url"
         ) from error
     return lambda: VllmServerEngine(servers)
 

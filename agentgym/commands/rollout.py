@@ -143,7 +143,8 @@ def rollout(settings: RolloutConfig) -> int:
 
 
 def _model_engine(settings: RolloutConfig, language: Language) -> Engine:
-    engine = engine_maker(settings, language, max_tokens=settings.max_tokens)()
+    make = engine_maker(settings, language, max_tokens=settings.max_tokens, dtype=settings.dtype)
+    engine = make()
     return model_engine(language, settings.dtype) if engine is None else engine
 
 
