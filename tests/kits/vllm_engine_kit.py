@@ -4,6 +4,7 @@ One server for all tests; whoever changes its weights leaves them and says so in
 """
 
 import asyncio
+import copy
 import os
 import signal
 import urllib.request
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -114,6 +116,26 @@ def off_by(model: Any, prompt: Any, sampled: Any, logprobs: Any) -> float:
     return max(abs(a - b) for a, b in zip(expected, logprobs, strict=True))
 
 
+def adapted(model: Any, *, seed: int, rank: int = 4) -> Any:
+    """A copy of a model with a random adapter."""
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(seed)
+    settings = peft.LoraConfig(
+        r=rank, target_modules=["q_proj", "o_proj", "up_proj"], init_lora_weights=False
+    )
+    return peft.get_peft_model(copy.deepcopy(model), settings).eval()
+
+
+def adapter_weights(model: Any) -> ModelWeights:
+    """Its adapter."""
+    peft = pytest.importorskip("peft")
+    return ModelWeights(
+        peft.get_peft_model_state_dict(model),
+        kind="lora",
+        lora_config=model.peft_config["default"].to_dict(),
+    )
+
+
 DEADLINES = Deadlines(connect_s=60, turn_s=60, hung_s=6, gone_s=60, update_s=30, resume_s=5)
 
 
@@ -122,14 +144,14 @@ class Ground:
     """A server that can be killed and started again, and what it has."""
 
     settings: ServerSettings
-    model: Any = field(default_factory=lambda: load(PATH))
+    model: Any = None
     served: Served | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def start(self) -> Served:
         """With the policy's own weights."""
         self.served = self._stack.enter_context(serving(self.settings))
-        self.model = load(PATH)
+        self.model = load(Path(self.settings.model))
         return self.served
 
     def kill(self) -> None:

@@ -1,14 +1,23 @@
 """`VllmServerEngine` over vLLM's own server: every answer is the policy's, to the token."""
 
 import asyncio
-import copy
 import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import torch
-from vllm_engine_kit import CONTEXT, EOS, EXACT, Bench, ModelWeights, off_by, prompt_of
+from vllm_engine_kit import (
+    CONTEXT,
+    EOS,
+    EXACT,
+    Bench,
+    ModelWeights,
+    adapted,
+    adapter_weights,
+    off_by,
+    prompt_of,
+)
 from vllm_kit import load, perturbed, weights_of
 
 from agentgym.constraint import Constraint
@@ -211,43 +220,24 @@ async def test_weights_of_another_model_are_refused_and_the_old_ones_serve(bench
 
 async def test_an_adapter_is_the_policy(bench: Bench) -> None:
     """Its logprobs are PEFT's; a turn that began with the one before ends with it."""
-    peft = pytest.importorskip("peft")
-    prompt = prompt_of(9)
-    base = bench.model
-    adapted = [_adapted(peft, base, seed) for seed in range(2)]
-    first = await bench.engine.update_weights(_adapter_weights(peft, adapted[0]))
+    prompt, base = prompt_of(9), bench.model
+    tuned = [adapted(base, seed=seed) for seed in range(2)]
+    first = await bench.engine.update_weights(adapter_weights(tuned[0]))
     turn = asyncio.create_task(bench.ask(prompt, session="t", max_tokens=150))
     await asyncio.sleep(0.3)
-    second = await bench.engine.update_weights(_adapter_weights(peft, adapted[1]))
+    second = await bench.engine.update_weights(adapter_weights(tuned[1]))
     after = await bench.ask(prompt, max_tokens=20)
     overtaken = await turn
 
-    for model, answer, version in [(adapted[0], overtaken, first), (adapted[1], after, second)]:
+    for model, answer, version in [(tuned[0], overtaken, first), (tuned[1], after, second)]:
         error = off_by(model, prompt, answer.token_ids, answer.logprobs)
         assert (error < EXACT, answer.policy_version) == (True, version)
         assert answer.token_versions == ()
     assert bench.error(prompt, after) > 0.1
-    too_wide = _adapter_weights(peft, _adapted(peft, base, 0, rank=32))
+    too_wide = adapter_weights(adapted(base, seed=0, rank=32))
     with pytest.raises(ConfigError, match="rank 32 is greater than"):
         await bench.engine.update_weights(too_wide)
     assert (await bench.ask(prompt, max_tokens=20)).token_ids == after.token_ids
-
-
-def _adapted(peft: Any, model: Any, seed: int, rank: int = 4) -> Any:
-    """A copy of the model with a random adapter."""
-    torch.manual_seed(seed)
-    settings = peft.LoraConfig(
-        r=rank, target_modules=["q_proj", "o_proj", "up_proj"], init_lora_weights=False
-    )
-    return peft.get_peft_model(copy.deepcopy(model), settings).eval()
-
-
-def _adapter_weights(peft: Any, model: Any) -> ModelWeights:
-    return ModelWeights(
-        peft.get_peft_model_state_dict(model),
-        kind="lora",
-        lora_config=model.peft_config["default"].to_dict(),
-    )
 
 
 @dataclass
