@@ -1,0 +1,245 @@
+"""`agentgym serve`: what it refuses, who may talk to the server, and how it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vllm_kit import START_S, free_port, tiny_model
+
+from agentgym.cli import main
+from agentgym.commands.serve import ServeConfig
+from agentgym.config import load
+from agentgym.engines.vllm.guard import Guard
+from agentgym.engines.vllm.launching import Launch, run_server
+from agentgym.engines.vllm.server_command import ServerSettings, server_argv, server_environment
+from agentgym.errors import EngineError
+
+ENDPOINTS = (
+    "/v1/models",
+    "/inference/v1/generate",
+    "/pause",
+    "/resume",
+    "/start_weight_update",
+    "/update_weights",
+    "/finish_weight_update",
+    "/init_weight_transfer_engine",
+    "/collective_rpc",
+    "/reset_prefix_cache",
+    "/server_info",
+    "/docs",
+    "/metrics",
+    "/health/../collective_rpc",
+)
+
+
+def test_words_after_the_dashes_are_vllms() -> None:
+    """As they are, whatever they look like."""
+    settings = load(ServeConfig, ["--port", "9000", "--", "--tensor_parallel-size", "2", "--port"])
+
+    assert settings.port == 9000
+    assert settings.vllm_args == ("--tensor_parallel-size", "2", "--port")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model", "/no/such/folder"], "the model folder '/no/such/folder' does not exist"),
+        (["--host", "0.0.0.0"], "give it a key with VLLM_API_KEY or --key-file"),
+        (["--host", "example.org"], "give it a key with VLLM_API_KEY or --key-file"),
+        (["--port", "{taken}"], "give another --port"),
+        (["--key-file", "/no/such/folder/key"], "--key-file '/no/such/folder/key'"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_one_line(
+    arguments: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before anything is started."""
+    import socket
+
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    monkeypatch.setattr("agentgym.commands.serve.find_spec", lambda name: object())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code = main(["serve", *(word.replace("{taken}", port) for word in arguments)])
+
+    err = capsys.readouterr().err
+    assert (code, err.count("\n")) == (2, 1)
+    assert words in err
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is there")
+def test_without_vllm_the_extra_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve"]) == 2
+    assert "pip install 'agentgym-rl[vllm]'" in capsys.readouterr().err
+
+
+def test_the_key_is_in_the_environment_only() -> None:
+    """Everybody can read a command line."""
+    settings = ServerSettings(model="m")
+    inherited = {"VLLM_API_KEY": "old", "OMP_NUM_THREADS": "3"}
+    environment = server_environment(settings, inherited, key="secret")
+
+    assert environment["VLLM_API_KEY"] == "secret"
+    assert environment["OMP_NUM_THREADS"] == "3"
+    assert "VLLM_API_KEY" not in server_environment(settings, inherited, key=None)
+    assert not any("secret" in word for word in server_argv(settings))
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_the_command_fits_the_machine(on_gpu: bool) -> None:
+    argv = server_argv(ServerSettings(model="m", on_gpu=on_gpu, lora_rank=8))
+
+    assert ("--enforce-eager" in argv, "--block-size" in argv) == (not on_gpu, not on_gpu)
+    assert ('{"backend": "nccl"}' in argv) is on_gpu
+    assert argv[argv.index("--max-lora-rank") + 1] == "8"
+
+
+async def status_of(guard: Guard, path: str, **headers: str) -> int:
+    """What a request gets, 200 = it is let through."""
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "GET", "path": path, "headers": raw}
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    await guard(scope, receive, send)
+    return int(sent[0]["status"]) if sent else 200
+
+
+async def app(*_: object) -> None: ...
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+async def test_with_a_key_everything_needs_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's own check leaves out the endpoints that change the server."""
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    guard = Guard(app)
+
+    assert await status_of(guard, path) == 401
+    assert await status_of(guard, path, authorization="Bearer secre") == 401
+    assert await status_of(guard, path, authorization="Basic secret") == 401
+    assert await status_of(guard, path, Authorization="bearer secret") == 200
+    assert await status_of(guard, "/health") == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "127.0.0.1:8000"}, 200),
+        ({"host": "localhost"}, 200),
+        ({"host": "[::1]:8000"}, 200),
+        ({"host": "127.0.0.1:8000", "origin": "http://page"}, 401),
+        ({"host": "page.example:8000"}, 401),
+        ({}, 401),
+    ],
+)
+async def test_without_a_key_browsers_are_kept_out(
+    headers: dict[str, str], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of the web may make a browser on this machine send what it likes."""
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+
+    assert await status_of(Guard(app), "/collective_rpc", **headers) == status
+
+
+@contextmanager
+def command(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """`agentgym serve`, ended if it has not."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentgym", "serve", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(40)
+
+
+def status(url: str, token: str = "") -> int:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.vllm
+def test_a_server_starts_guards_itself_and_ends(tmp_path: Path) -> None:
+    """With a key of its own making, for others to reach; a signal takes all of it down."""
+    model, port, key = tiny_model(tmp_path / "model"), free_port(), tmp_path / "key"
+    small = ["--kv-cache-gb", "0.05", "--max-context", "128", "--threads", "1"]
+    public = ["--host", "0.0.0.0", "--port", str(port), "--key-file", str(key)]
+    url = f"http://127.0.0.1:{port}"
+    timeout = ["--start-timeout", str(START_S)]
+    with command("--model", str(model), *small, *public, *timeout) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        token = key.read_text().strip()
+        refused = {path: status(url + path) for path in ENDPOINTS}
+        allowed = [status(f"{url}{path}", token) for path in ("/v1/models", "/weight_info")]
+        shown = Path(f"/proc/{process.pid}/cmdline").read_text()
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(40)
+
+    assert said == f"serving {model} at {url}\n"
+    assert set(refused.values()) == {401}, refused
+    assert allowed == [200, 200]
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert token not in shown
+    assert code == 0
+    with pytest.raises(OSError, match="refused"):
+        status(f"{url}/health")
+
+
+@pytest.mark.parametrize(
+    ("code", "timeout_s", "message"),
+    [
+        ("raise SystemExit(3)", 30.0, "vLLM ended with code 3 before it was ready"),
+        ("import time; time.sleep(60)", 0.2, "vLLM was not ready within 0.2 s"),
+    ],
+)
+def test_a_server_that_does_not_get_ready_is_an_error(
+    code: str, timeout_s: float, message: str, tmp_path: Path
+) -> None:
+    """And is not left behind."""
+    argv = [sys.executable, "-S", "-c", code, str(tmp_path)]
+    launch = Launch(
+        argv=argv,
+        environment=os.environ,
+        url=f"http://127.0.0.1:{free_port()}",
+        timeout_s=timeout_s,
+    )
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(EngineError, match=message):
+        run_server(launch, ready="")
+
+    assert signal.getsignal(signal.SIGTERM) is handler
+    assert not any(str(tmp_path).encode() in words for words in command_lines())
+
+
+def command_lines() -> Iterator[bytes]:
+    """Of all processes of this machine."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            yield path.read_bytes()
