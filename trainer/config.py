@@ -114,6 +114,10 @@ class AgentGRPOConfig(GRPOConfig):
     probe_every: int = 50
     """Updates of an engine with weights of its own between two comparisons of its
     log-probabilities with the trainer's, the first one included; 0 = never."""
+    probe_max_abs: float = 1e-3
+    """Nats by which they may differ at any token, where both sides compute in float32."""
+    probe_mean_abs: float = 0.15
+    """Nats by which they may differ on average, where one side computes in half precision."""
 
     num_eval_tasks: int = 64
     """Held-out tasks of an evaluation."""
@@ -187,7 +191,9 @@ class AgentGRPOConfig(GRPOConfig):
     @property
     def probe_settings(self) -> ProbeSettings:
         """How it is proved that they arrived."""
-        return ProbeSettings(every=self.probe_every)
+        return ProbeSettings(
+            every=self.probe_every, max_abs=self.probe_max_abs, mean_abs=self.probe_mean_abs
+        )
 
     def plan_settings(self, *, padding: bool) -> PlanSettings:
         """How a window is computed; `padding` if the model cannot have packed rows."""

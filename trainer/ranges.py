@@ -69,6 +69,8 @@ RANGES: dict[str, Range] = {
     "staleness": _LIMIT,
     "probe_every": _LIMIT,
     "sync_timeout_s": Range(0, above=True),
+    "probe_max_abs": Range(0, above=True),
+    "probe_mean_abs": Range(0, above=True),
     "concurrency": Range(1, MAX_CONCURRENCY, whole=True),
     "seed": Range(0, 2**32 - 1, whole=True),
     "episode_timeout_s": _SECONDS,

@@ -32,10 +32,11 @@ class Running(Generic[T]):
     ) -> None:
         self._loop = loop
         self._give_up = give_up
+        self._coroutine = coroutine
         self._over = threading.Event()
         self._task: asyncio.Task[T] | None = None
         self._is_cancelled = False
-        loop.call_soon_threadsafe(self._begin, coroutine)
+        loop.call_soon_threadsafe(self._begin)
 
     @property
     def is_over(self) -> bool:
@@ -71,8 +72,8 @@ class Running(Generic[T]):
         """Whether it is over, within the given time."""
         return self._over.wait(timeout_s)
 
-    def _begin(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._task = self._loop.create_task(_without_exits(coroutine))
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(_without_exits(self._coroutine))
         self._task.add_done_callback(self._end)
 
     def _cancel(self) -> None:
@@ -82,6 +83,7 @@ class Running(Generic[T]):
     def _end(self, task: "asyncio.Task[T]") -> None:
         if not task.cancelled():
             task.exception()  # nobody may ever ask for it, which is no news
+        self._coroutine.close()  # it may have been cancelled before its first step
         self._over.set()
 
 
