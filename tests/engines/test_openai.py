@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from agentgym.engines.base import Generation, Sampling, refuse_text_only
-from agentgym.engines.http import Patience
-from agentgym.engines.openai import Conversation, Endpoint, OpenAIEngine, Wording
+from agentgym.engines.http import Patience, longest_call_s
+from agentgym.engines.openai import Conversation, Endpoint, OpenAIEngine, Usage, Wording
 from agentgym.errors import ConfigError, EngineError
 
 END = 0
@@ -266,14 +266,127 @@ async def test_a_closed_engine_answers_nothing(server: Server) -> None:
         await ask(engine)
 
 
+@pytest.mark.parametrize(
+    ("status", "key", "message"),
+    [
+        (401, None, "variable OPENAI_API_KEY is needed, and not set"),
+        (403, "secret", "variable OPENAI_API_KEY was refused"),
+        (404, "secret", "there is no model 'm', or no such path"),
+    ],
+)
+async def test_who_must_change_what_is_said(
+    server: Server, status: int, key: str | None, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    if key:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+    server.answer = lambda number: web.json_response({"error": {"message": "no"}}, status=status)
+
+    with pytest.raises(ConfigError, match=message):
+        await ask(engine_for(server))
+
+
+def refusing(name: str, text: str, server: Server, param: str | None = None) -> Answer:
+    """An endpoint that takes everything but one setting."""
+
+    def answer(number: int) -> web.Response:
+        if name in server.bodies[number]:
+            error = {"message": text, "param": param}
+            return web.json_response({"error": error}, status=400)
+        return said("hi")
+
+    return answer
+
+
+async def test_an_endpoint_without_seeds_is_told_none(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said once, and remembered."""
+    server.answer = refusing("seed", "Unrecognized request argument supplied: seed", server)
+    engine = engine_for(server)
+    settings = Sampling(max_tokens=5, seed=1)
+    for _ in range(2):
+        await engine.generate((1,), settings, session="s")
+    await engine.aclose()
+
+    assert ["seed" in body for body in server.bodies] == [True, False, False]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{server.url} takes no seed: no run can be repeated"
+    ]
+
+
+async def test_an_endpoint_may_have_its_own_name_for_the_limit(server: Server) -> None:
+    text = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+    server.answer = refusing("max_tokens", text, server, param="max_tokens")
+    await ask(engine_for(server))
+
+    assert server.bodies[1]["max_completion_tokens"] == 20
+
+
+async def test_only_what_makes_no_difference_is_left_out(server: Server) -> None:
+    """Another temperature is another policy."""
+    server.answer = refusing("temperature", "temperature is not supported", server)
+
+    assert (await ask(engine_for(server), temperature=1.0)).finish_reason == "stop"
+    with pytest.raises(ConfigError, match=r"does not take temperature=0.5: .*is not supported"):
+        await ask(engine_for(server), temperature=0.5)
+    server.answer = refusing("top_k", "extra fields not permitted: top_k", server)
+    with pytest.raises(ConfigError, match="does not take top_k=4"):
+        await ask(engine_for(server), top_k=4)
+
+
+async def test_a_complaint_about_the_prompt_is_no_refused_setting(server: Server) -> None:
+    """It says `max_tokens` too, and dropping that would only ask for more."""
+    text = "maximum context length is 10 tokens; reduce max_tokens or the prompt"
+    server.answer = lambda number: web.json_response({"error": {"message": text}}, status=400)
+
+    with pytest.raises(EngineError, match="maximum context length"):
+        await ask(engine_for(server))
+    assert len(server.bodies) == 1
+
+
+async def test_requests_begin_no_faster_than_allowed(server: Server) -> None:
+    """Evenly spread; what is asked again counts."""
+    server.answer = lambda number: web.Response(status=500) if number == 0 else said("hi")
+    engine = engine_for(server, requests_per_minute=1200)
+    settings = Sampling(max_tokens=5, seed=1)
+    await asyncio.gather(*[engine.generate((1,), settings, session=str(i)) for i in range(4)])
+    await engine.aclose()
+
+    assert len(server.times) == 5
+    assert server.times[3] - server.times[0] >= 0.13
+
+
+async def test_what_the_endpoint_counts_is_added_up(server: Server) -> None:
+    usage = {"prompt_tokens": 7, "completion_tokens": 2}
+    server.answer = lambda number: web.json_response(
+        {"choices": [{"text": "hi", "finish_reason": "stop"}], "usage": usage}
+    )
+    engine = engine_for(server)
+    settings = Sampling(max_tokens=5, seed=1)
+    await asyncio.gather(*[engine.generate((1,), settings, session=str(i)) for i in range(3)])
+    await engine.aclose()
+
+    assert engine.usage == Usage(requests=3, prompt_tokens=21, completion_tokens=6)
+
+
+def test_a_call_has_time_for_its_retries_and_for_all_before_it() -> None:
+    patience = Patience(timeout_s=10, max_retries=1, concurrency=4, requests_per_minute=60)
+
+    assert longest_call_s(patience, 8) >= 2 * (2 * 10 + 8)
+
+
 def test_it_is_refused_for_training() -> None:
     with pytest.raises(ConfigError, match=r"OpenAIEngine gives text.*use it for rollout and eval"):
         refuse_text_only(engine_for(Server(url="http://x")))
 
 
-@pytest.mark.parametrize("patience", [{"timeout_s": 0.0}, {"max_retries": -1}, {"concurrency": 0}])
+@pytest.mark.parametrize(
+    "patience",
+    [{"timeout_s": 0.0}, {"max_retries": -1}, {"concurrency": 0}, {"requests_per_minute": 0.0}],
+)
 def test_settings_that_never_ask_are_refused(patience: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="need timeout_s > 0"):
+    with pytest.raises(ConfigError, match=r"need (timeout_s|more than 0)"):
         Patience(**patience)
 
 
