@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import nn
 
+from agentgym.constraint import ConstraintError
+from agentgym.engines.base import Generation, Sampling
+from agentgym.engines.grammar import Grammars, Guide
 from agentgym.engines.local import Ask, LocalEngine
 from agentgym.engines.stops import Decode, watch
 from agentgym.engines.transformers.fallback import GenerateCore
@@ -19,7 +22,12 @@ from agentgym.engines.transformers.support import refuse_unservable, slot_obstac
 from agentgym.engines.weights import Weights
 from agentgym.engines.worker import Reply
 from agentgym.errors import AgentGymError, ConfigError, EngineError, boundary
+from agentgym.threads import in_thread
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast as Tokenizer
+
+_COMPILE_S = 10.0
 _log = logging.getLogger(__name__)
 
 
