@@ -24,7 +24,7 @@ _MAX_REASON = 400
 _AMONG_OTHERS = "external_launcher"
 """vLLM's name for a process that was started together with others."""
 _running: list[Any] = []
-"""vLLM's state of a process is one: a second engine would share it, and take it away when closed."""
+"""vLLM has one state per process, which a second engine would take away when it is closed."""
 _WISHED = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
 _ON_CPU = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 """By default vLLM pins its threads to all cores but one."""
