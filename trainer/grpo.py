@@ -34,6 +34,7 @@ from agentgym.trainer.advantages import compute_advantages
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.engine_sync import EngineSync
 from agentgym.trainer.evaluation import play_held_out
+from agentgym.trainer.geometry import Geometry
 from agentgym.trainer.logprobs import TokenLogprobs, token_logprobs
 from agentgym.trainer.metrics import Metrics
 from agentgym.trainer.packing import PackedBatch
@@ -232,18 +233,26 @@ class AgentGRPOTrainer(GRPOTrainer):
         return norm
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *args: Any, **kwargs: Any) -> None:
+        self._geometry.refuse_other(Path(resume_from_checkpoint))
         super()._load_from_checkpoint(resume_from_checkpoint, *args, **kwargs)
         if self.curriculum is not None:
             self.curriculum.load(Path(resume_from_checkpoint))
         self.stage.weights_changed()
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        """Rates first: a checkpoint that was begun and not completed is none."""
-        if self.curriculum is not None and self.is_world_process_zero():
+        """What is ours first: a checkpoint that was begun and not completed is none."""
+        if self.is_world_process_zero():
             folder = Path(self.args.output_dir or ".") / f"checkpoint-{self.state.global_step}"
             folder.mkdir(parents=True, exist_ok=True)
-            self.curriculum.save(folder)
+            self._geometry.save(folder)
+            if self.curriculum is not None:
+                self.curriculum.save(folder)
         super()._save_checkpoint(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+    @property
+    def _geometry(self) -> Geometry:
+        args = self.args
+        return Geometry(args.groups_per_rank * self.ranks.count, args.steps_per_window)
 
     def _load_best_model(self) -> None:
         super()._load_best_model()

@@ -79,6 +79,16 @@ class TestLoop:
         with pytest.raises(ConfigError, match="step 1 lies inside a window of 2"):
             trainer.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-1"))
 
+    def test_a_checkpoint_of_other_windows_is_not_resumed(
+        self, make_trainer: MakeTrainer, tmp_path: Path
+    ):
+        """Its step would mean other tasks: some would be skipped, or played again."""
+        make_trainer(max_steps=1, save_strategy="steps", save_steps=1).train()
+
+        trainer = make_trainer(max_steps=4, per_device_train_batch_size=16)
+        with pytest.raises(ConfigError, match=r"2 groups per window .* this run has 4 per 1"):
+            trainer.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-1"))
+
     def test_a_saved_policy_can_be_loaded_again(self, make_trainer: MakeTrainer, tmp_path: Path):
         """Model and tokenizer, by Transformers' own names."""
         trainer = make_trainer()

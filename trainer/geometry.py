@@ -1,0 +1,44 @@
+"""How many tasks a step of a checkpoint stands for, so that resuming skips none and repeats none.
+
+What a window plays follows from its number. The same number means other tasks where windows have
+another size, so a checkpoint says how large they were.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from agentgym.errors import ConfigError
+
+FILE = "windows.json"
+"""In a checkpoint; one without it was made by an earlier version."""
+
+
+class Geometry(NamedTuple):
+    """Size of a run's windows, over all processes."""
+
+    groups: int
+    """Groups of a window."""
+    steps: int
+    """Optimizer steps that it feeds."""
+
+    def save(self, folder: Path) -> None:
+        """Write it into a checkpoint."""
+        (folder / FILE).write_text(json.dumps(self._asdict()) + "\n", encoding="utf-8")
+
+    def refuse_other(self, folder: Path) -> None:
+        """Hold it against that of a checkpoint.
+
+        Raises:
+            ConfigError: they differ.
+        """
+        path = folder / FILE
+        if not path.exists():
+            return
+        saved = Geometry(**json.loads(path.read_text(encoding="utf-8")))
+        if saved != self:
+            raise ConfigError(
+                f"{str(folder)!r} was made with {saved.groups} groups per window of {saved.steps} "
+                f"optimizer steps, this run has {self.groups} per {self.steps}: it would skip "
+                "tasks or play them again; resume with the same numbers, or begin a new run"
+            )
