@@ -195,6 +195,7 @@ def transformers_engine(
     max_rows: int = 64,
     max_context: int | None = None,
     decode: Decode | None = None,
+    tokenizer: "Tokenizer | None" = None,
 ) -> TrainedModelEngine:
     """The fastest engine for the model; logs why it is not the slot engine.
 
