@@ -77,6 +77,8 @@ def main() -> int:
     if code:
         print(TORCH_HINT, file=sys.stderr)
         return code
+    # On all cores, which pip does not; uncompiled, a server takes a minute to start.
+    subprocess.call([folder / "bin" / "python", "-m", "compileall", "-qq", "-j0", folder / "lib"])
     return subprocess.call([folder / "bin" / "python", "-m", "pip", "check"])
 
 
