@@ -112,6 +112,7 @@ class TestOverlap:
 class TestCopy:
     """Without an engine that is handed in, a copy of the model plays."""
 
+    @pytest.mark.slow
     def test_it_learns_what_is_paid_while_it_plays(self, make_trainer: MakeTrainer):
         """From tokens of the policy before."""
 
