@@ -34,8 +34,8 @@ class Segment(BaseModel):
     message_index: int | None = None
     """Index of the first message these ids belong to."""
     frozen: bool = False
-    """Sampled ids that are not trained here: another trace of the trajectory trains them, or a
-    scheduler took them back."""
+    """Sampled ids that are not trained here: another trace of the trajectory trains them, a
+    scheduler took them back, or a constraint forced them into a form."""
 
     @model_validator(mode="after")
     def _logprobs_match_source(self) -> Self:

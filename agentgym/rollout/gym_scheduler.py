@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agentgym.constraint import constraint_of
 from agentgym.envs.base import Env
 from agentgym.envs.building import build
 from agentgym.errors import EnvError
@@ -45,6 +46,7 @@ class GymScheduler(Scheduler):
         trajectory.tools = tuple(env.tools)
         trajectory.reward_weights = {**env.reward_weights, **self._reward_weights}
         trajectory.infos.update(_reported(info))
+        trajectory.constraint = constraint_of(info.get("constraint"))
 
     async def on_turn_end(self, trajectory: Trajectory, turn: Turn) -> TurnResult:
         """Step the env with the policy's message."""
@@ -57,6 +59,7 @@ class GymScheduler(Scheduler):
             rewards=info.get("rewards", {}),
             tool_results=tuple(info.get("tool_results", ())),
             infos=_reported(info),
+            constraint=constraint_of(info.get("constraint")),
         )
 
     async def on_trajectory_end(self, trajectory: Trajectory, reason: StopReason) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Protocol
 
+from agentgym.constraint import Constraint
 from agentgym.errors import ConfigError
 from agentgym.messages import Message, ToolResult
 from agentgym.rollout.state import Trajectory
@@ -28,6 +29,8 @@ class TurnResult:
     tool_results: tuple[ToolResult, ...] = ()
     infos: dict[str, Any] = field(default_factory=dict)
     """JSON values merged into `rollout_infos`."""
+    constraint: Constraint | None = None
+    """Of the next turn, if `NextTurn` has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,9 @@ class NextTurn:
     history: tuple[Message, ...] | None = None
     """The conversation to show before `messages`, in place of the one so far: the trajectory
     forks."""
+    constraint: Constraint | None = None
+    """What the next turn, and only that, must look like; its tokens are not trained. That of the
+    first turn is `Trajectory.constraint`."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be said at once.

@@ -11,8 +11,10 @@ import math
 import random
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from agentgym.constraint import constraint_of
 from agentgym.deadlines import SelfCancelledError, bounded
 from agentgym.engines.base import Generation
 from agentgym.errors import EngineError, EnvError, boundary
@@ -84,6 +86,8 @@ class Session:
 
     async def follow(self, following: NextTurn) -> StopReason | None:
         """Put in what the policy sees next; the reason if an answer does not fit any more."""
+        if following.constraint is not None:
+            self.trajectory.constraint = constraint_of(following.constraint)
         with boundary(EnvError, "render"):
             fits = self._view.follow(following)
         return None if fits else StopReason.CONTEXT_OVERFLOW
@@ -113,6 +117,7 @@ class Session:
         with boundary(EngineError, "generate"):
             trajectory.trace.append(_sampled(generation, trajectory, remaining))
         trajectory.num_sampled += len(generation.token_ids)
+        trajectory.constraint = None
         return generation
 
     async def _generate(self, max_tokens: int) -> Generation:
@@ -123,6 +128,9 @@ class Session:
             stop_token_ids=player.renderer.stop_token_ids,
             stop=player.scheduler.stop,
         )
+        constraint = constraint_of(trajectory.constraint)
+        if constraint is not None:
+            sampling = replace(sampling, constraint=constraint)
         try:
             async with asyncio.timeout(player.engine_timeout_s):
                 with boundary(EngineError, "generate", also=EXITS):
@@ -189,6 +197,7 @@ def _sampled(generation: Generation, trajectory: Trajectory, remaining: Remainin
         policy_version=generation.policy_version,
         token_versions=generation.token_versions,
         message_index=len(trajectory.messages),
+        frozen=trajectory.constraint is not None,
     )
 
 
@@ -201,6 +210,7 @@ def _take(result: TurnResult, turn: Turn, trajectory: Trajectory) -> Turn:
     trajectory.tool_results += result.tool_results
     trajectory.rewards.update(result.rewards)
     trajectory.infos.update(result.infos)
+    trajectory.constraint = constraint_of(result.constraint)
     return turn
 
 

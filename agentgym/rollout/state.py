@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentgym.constraint import Constraint
 from agentgym.messages import Message, ToolResult
 from agentgym.tokens import Segment, TokenTrace
 from agentgym.tools.base import Tool
@@ -24,6 +25,8 @@ class Trajectory:
     """What the policy sees now."""
     branches: list[tuple[Segment, ...]] = field(default_factory=list)
     """Earlier traces, which a change of the history left behind."""
+    constraint: Constraint | None = None
+    """What the next turn must look like; gone once it is sampled."""
     spoken_from: int = 0
     """Ids of `trace` before the assistant's message that is being written."""
     num_sampled: int = 0
