@@ -26,6 +26,7 @@ OWN_FIELDS = {
     "max_completion_length": "max_tokens",
     "concurrency": "concurrency",
     "staleness": "staleness",
+    "probe_every": "probe_every",
     "num_eval_tasks": "eval_tasks",
     "save_steps": "save_steps",
     "seed": "seed",

@@ -60,6 +60,9 @@ class AheadSection(Config):
     staleness: int = Field(0, ge=0)
     """Windows that are played while one is trained on; 0 = play, then train. Above 0 the sampled
     tokens are up to so many windows of updates old."""
+    probe_every: int = Field(50, ge=0)
+    """Updates of an engine with weights of its own from one comparison of its log-probabilities
+    with the trainer's to the next, the first one included; 0 = never."""
 
 
 class EvaluationSection(Config):
