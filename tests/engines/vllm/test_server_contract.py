@@ -164,6 +164,18 @@ async def test_a_full_queue_is_waited_for(bench: Bench) -> None:
     assert all(len(answer.token_ids) == 16 for answer in answers)
 
 
+async def test_more_prompts_than_one_step_takes_are_sampled_by_their_seeds(bench: Bench) -> None:
+    """vLLM 0.32 on a CPU dies of a seeded prompt that it computes in parts."""
+    prompts = [prompt_of(100 + i, 450) for i in range(20)]
+    alone = await bench.ask(prompts[-1], seed=9)
+    answers = await asyncio.gather(
+        *[bench.ask(prompt, session=str(i), seed=9) for i, prompt in enumerate(prompts)]
+    )
+
+    assert answers[-1].token_ids == alone.token_ids
+    assert max(map(bench.error, prompts, answers)) < EXACT
+
+
 async def test_an_update_overtakes_turns_and_every_token_says_whose_it_is(bench: Bench) -> None:
     """What comes before is the old model's, what comes after the new one's; nothing is mixed."""
     old, new = bench.model, perturbed(load(PATH), seed=5)
