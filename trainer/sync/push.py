@@ -105,6 +105,7 @@ class WeightSync:
             follow = engine.follow(version)
         self._ranks.together(lambda: None if sends else loop.run(follow))
         self._version = version
+        self._prints.arrived()
         return version
 
     def _gather(self, engine: Engine | None, loop: LoopThread, version: int) -> None:
@@ -136,6 +137,7 @@ class Fingerprints:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, ...]] = {}
+        self._seen: dict[str, tuple[float, ...]] = {}
         self.num_tensors = 0
         self.num_bytes = 0
         self.num_changed = 0
@@ -143,13 +145,18 @@ class Fingerprints:
     def watch(self, buckets: Iterable[Bucket]) -> Iterator[Bucket]:
         """The buckets, counted; the first update changes everything."""
         self.num_tensors = self.num_bytes = self.num_changed = 0
+        self._seen = {}
         for bucket in buckets:
             prints = _prints(bucket)
             self.num_tensors += len(bucket)
             self.num_bytes += sum(tensor.nbytes for tensor in bucket.values())
             self.num_changed += sum(self._known.get(name) != seen for name, seen in prints.items())
-            self._known.update(prints)
+            self._seen.update(prints)
             yield bucket
+
+    def arrived(self) -> None:
+        """The engine has what was watched last: the next update is compared with it."""
+        self._known = self._seen
 
 
 def _prints(bucket: Bucket) -> dict[str, tuple[float, ...]]:

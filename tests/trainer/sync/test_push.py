@@ -210,3 +210,18 @@ def test_specs_are_known_before_the_first_tensor_is(model: Qwen3ForCausalLM, loo
     engine: Any = Deaf(look)
     sync_of(model).push(engine, loop)
     assert seen["model.norm.weight"] == TensorSpec(shape=(32,), dtype="float32")
+
+
+def test_an_update_that_failed_is_none_to_compare_with(
+    model: Qwen3ForCausalLM, engine: CopyEngine, loop: LoopThread
+):
+    """The engine still has what it had before it."""
+    sync = sync_of(model)
+    sync.push(engine, loop)
+    change(model)
+    broken: Any = Deaf(fails_after_one_bucket)
+    with pytest.raises(EngineError, match="cut"):
+        sync.push(broken, loop)
+
+    sync.push(engine, loop, must_change=True)
+    assert engine.policy_version == 2
