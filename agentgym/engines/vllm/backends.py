@@ -21,7 +21,8 @@ from vllm.distributed.weight_transfer.base import (
 from agentgym.engines.vllm.buffers import Entry, views
 from agentgym.engines.vllm.gloo import gloo_group, meeting_place
 from agentgym.engines.vllm.loading import ServedModel, served_model
-from agentgym.engines.vllm.staged import Loaded, Staging
+from agentgym.engines.vllm.refusals import Loaded
+from agentgym.engines.vllm.staged import Staging
 from agentgym.engines.vllm.transfer import GLOO, SHM
 
 

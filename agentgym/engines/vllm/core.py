@@ -9,18 +9,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym.engines.base import Generation
 from agentgym.engines.local import Ask, EngineStats
 from agentgym.engines.vllm.local_adapters import Adapter, LoadedAdapters
 from agentgym.engines.vllm.policy import version_of
+from agentgym.engines.vllm.refusals import WeightsRefusedError
 from agentgym.engines.vllm.replies import Reply as Sampled
 from agentgym.engines.vllm.replies import Span, to_generation
-from agentgym.engines.vllm.staged import Staging, WeightsRefusedError
 from agentgym.engines.vllm.starting import shut_down
 from agentgym.engines.worker import Reply
 from agentgym.errors import AgentGymError, EngineError, boundary
+
+if TYPE_CHECKING:
+    from agentgym.engines.vllm.staged import Staging
 
 _TAGS = ("weights", "kv_cache")
 """What sleeps apart, in the order of waking."""
@@ -122,7 +125,7 @@ class VllmCore:
             self._trouble = str(error)
         return turns
 
-    def swap_in(self, staging: Staging, version: int) -> int:
+    def swap_in(self, staging: "Staging", version: int) -> int:
         """Serve what was staged; returns the policy version.
 
         Raises:

@@ -20,7 +20,8 @@ from vllm.model_executor.model_loader.reload.inplace import reload_weights
 
 from agentgym.engines.loading import refuse_missing_folder
 from agentgym.engines.vllm.checkpoint import files_of, read_specs
-from agentgym.engines.vllm.staged import Loaded, Staging, digest
+from agentgym.engines.vllm.refusals import Loaded
+from agentgym.engines.vllm.staged import Staging, digest
 from agentgym.engines.weights import TensorSpec
 from agentgym.errors import ConfigError
 

@@ -5,33 +5,12 @@ Everything that can be wrong with an update is found here, before the model is t
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
+from agentgym.engines.vllm.refusals import WeightsRefusedError
 from agentgym.engines.weights import TensorSpec
-from agentgym.errors import ConfigError
-
-REFUSED = "weights refused"
-"""How every message begins that says that the weights are not those of the model."""
-_MAX_NAMED = 8
-
-
-class WeightsRefusedError(ConfigError):
-    """The weights are not those of the served model; it goes on serving what it had."""
-
-    def __init__(self, problem: str, names: Iterable[str]) -> None:
-        ordered = sorted(names)
-        more = f" and {len(ordered) - _MAX_NAMED} more" if len(ordered) > _MAX_NAMED else ""
-        super().__init__(f"{REFUSED}: {problem}: {', '.join(ordered[:_MAX_NAMED])}{more}")
-
-
-class Loaded(NamedTuple):
-    """What an update did."""
-
-    tensors: int
-    changed: int
-    """Of `tensors`, those whose values are not what they were."""
 
 
 class Staging:

@@ -15,8 +15,9 @@ from vllm_kit import tiny_model
 from agentgym.engines.vllm.buffers import fill, lay_out, views
 from agentgym.engines.vllm.checkpoint import read_specs
 from agentgym.engines.vllm.gloo import gloo_group, meeting_place
+from agentgym.engines.vllm.refusals import WeightsRefusedError
 from agentgym.engines.vllm.shm import ShmSender, remove_leftovers
-from agentgym.engines.vllm.staged import Staging, WeightsRefusedError
+from agentgym.engines.vllm.staged import Staging
 from agentgym.engines.vllm.transfer import sender_for
 from agentgym.engines.weights import TensorSpec
 from agentgym.errors import ConfigError, EngineError
