@@ -19,7 +19,8 @@ from agentgym.trajectory import read_jsonl
 pytestmark = pytest.mark.slow
 
 AGENTGYM = (sys.executable, "-m", "agentgym")
-TRAIN = (*AGENTGYM, "train", "--run-dir", "run", "--eval-tasks", "4")
+SMALL = ("--eval-tasks", "2", "--num-tasks", "2", "--group-size", "4")
+TRAIN = (*AGENTGYM, "train", "--run-dir", "run", *SMALL)
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 PATIENCE_S = 180
 BREAKS_ON_LOG = """\
@@ -91,7 +92,7 @@ def test_an_interrupted_run_is_usable_and_goes_on_as_if_nothing_had_happened(tmp
     cut, whole = tmp_path / "cut", tmp_path / "whole"
     cut.mkdir()
     whole.mkdir()
-    flags = ("--steps", "4", "--seed", "3", "--save-steps", "4")
+    flags = ("--steps", "10", "--seed", "3", "--save-steps", "10")
     process = start(cut, *flags)
     wait_for(lambda: num_lines(cut / "run" / "metrics.jsonl") >= 1, process)
     os.killpg(process.pid, signal.SIGINT)
@@ -101,7 +102,7 @@ def test_an_interrupted_run_is_usable_and_goes_on_as_if_nothing_had_happened(tmp
     assert "--resume" in out
     made = summary(cut)["num_steps"]
     assert summary(cut)["interrupted"] is True
-    assert 1 <= made < 4
+    assert 1 <= made < 10
     assert (cut / "run" / f"checkpoints/checkpoint-{made}/trainer_state.json").exists()
     assert (cut / "run" / "reward.png").read_bytes().startswith(b"\x89PNG")
     assert len(metrics(cut)) == made
@@ -113,7 +114,7 @@ def test_an_interrupted_run_is_usable_and_goes_on_as_if_nothing_had_happened(tmp
     resumed, straight = (
         [[row.get(name) for name in figures] for row in metrics(folder)] for folder in (cut, whole)
     )
-    assert [row[0] for row in resumed] == [1, 2, 3, 4]
+    assert [row[0] for row in resumed] == list(range(1, 11))
     assert resumed == straight
     for key in ("eval_reward_before", "eval_reward_after", "eval_greedy_after", "num_steps"):
         assert summary(cut)[key] == summary(whole)[key]
@@ -122,8 +123,7 @@ def test_an_interrupted_run_is_usable_and_goes_on_as_if_nothing_had_happened(tmp
 
 def test_the_line_that_is_printed_goes_on_with_a_run_without_a_name(tmp_path: Path):
     """It is copied as it stands; the run's own config has the name that was chosen for it."""
-    command = (*AGENTGYM, "train", "--eval-tasks", "0", "--num-tasks", "2")
-    process = start(tmp_path, "--steps", "3", command=command)
+    process = start(tmp_path, "--steps", "9", command=(*AGENTGYM, "train", *SMALL))
     rows = tmp_path / "runs" / "calculator-1" / "metrics.jsonl"
     wait_for(lambda: num_lines(rows) >= 1, process)
     os.killpg(process.pid, signal.SIGINT)
@@ -132,7 +132,7 @@ def test_the_line_that_is_printed_goes_on_with_a_run_without_a_name(tmp_path: Pa
 
     assert program == "agentgym"
     assert finish(start(tmp_path, command=(*AGENTGYM, *words)))[::2] == (0, "")
-    assert num_lines(rows) == 3
+    assert num_lines(rows) == 9
 
 
 def test_runs_that_are_started_together_have_folders_of_their_own(tmp_path: Path):
@@ -148,7 +148,7 @@ def test_runs_that_are_started_together_have_folders_of_their_own(tmp_path: Path
 
 def test_a_killed_run_leaves_whole_lines_and_goes_on(tmp_path: Path):
     """Machines lose power; what was written before counts."""
-    process = start(tmp_path, "--steps", "3", "--save-steps", "1")
+    process = start(tmp_path, "--steps", "6", "--save-steps", "1")
     state = tmp_path / "run/checkpoints/checkpoint-1/trainer_state.json"
     wait_for(lambda: state.exists() and num_lines(tmp_path / "run/metrics.jsonl") >= 2, process)
     os.killpg(process.pid, signal.SIGKILL)
@@ -156,7 +156,7 @@ def test_a_killed_run_leaves_whole_lines_and_goes_on(tmp_path: Path):
 
     assert all(list(read_jsonl(path)) for path in (tmp_path / "run/trajectories").glob("*.jsonl"))
     assert finish(start(tmp_path, "--resume"))[0] == 0
-    assert [row["step"] for row in metrics(tmp_path)] == [1, 2, 3]
+    assert [row["step"] for row in metrics(tmp_path)] == [1, 2, 3, 4, 5, 6]
     assert summary(tmp_path)["finished"] is True
 
 
@@ -178,7 +178,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_one_line(tmp_path
 
 def test_a_reader_that_is_gone_ends_the_run_quietly(tmp_path: Path):
     """`| head` has read enough; that is no full disk."""
-    process = start(tmp_path, "--steps", "50", "--num-tasks", "2", "--save-steps", "50")
+    process = start(tmp_path, "--steps", "50", "--save-steps", "50")
     assert process.stdout
     assert any(line.startswith("step 1/50") for line in process.stdout)
     process.stdout.close()

@@ -18,7 +18,7 @@ if os.environ["RANK"] == "0":
     write_summary = RunFolder.write_summary
 
     def write_late(self, summary):
-        time.sleep(8)
+        time.sleep(3)
         write_summary(self, summary)
 
     RunFolder.write_summary = write_late
