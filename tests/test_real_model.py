@@ -23,7 +23,7 @@ def variety(output):
 """
 FEW_TASKS = (
     *("--num-tasks", "1", "--group-size", "2", "--max-turns", "2", "--max-tokens", "32"),
-    *("--eval-tasks", "1"),
+    *("--eval-tasks", "0"),
 )
 
 

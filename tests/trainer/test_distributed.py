@@ -26,16 +26,9 @@ from agentgym.testing import byte_tokenizer
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.grpo import AgentGRPOTrainer
 
-out, settings, fault = sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
+folder, runs, fault = sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
 torch.set_num_threads(1)
 tokenizer = byte_tokenizer()
-torch.manual_seed(0)
-model = Qwen3ForCausalLM(tiny_config(tokenizer))
-args = AgentGRPOConfig(
-    output_dir=out, use_cpu=True, max_steps=4, num_generations=4, max_completion_length=32,
-    learning_rate=1e-2, logging_steps=1, save_strategy="no", report_to="none", num_eval_tasks=5,
-    **settings,
-)
 
 def judge(output):
     if fault == "usage" and trainer.ranks.index == 1:
@@ -45,22 +38,31 @@ def judge(output):
 def trl_judge(prompts, completions, **columns):
     return [float(len(c)) for c in completions]
 
-trainer = AgentGRPOTrainer(
-    model, args, env=WordsEnv, rewards=[judge], reward_funcs=trl_judge,
-    renderer=renderer_for(tokenizer, stop_token_ids=range(60)), processing_class=tokenizer,
-)
-try:
-    trainer.train()
-except AgentGymError as error:
-    print("STOPPED", trainer.ranks.index, error)
-    sys.exit(7)
-figures = trainer.evaluate_env()
-if trainer.accelerator.is_main_process:
-    weights = torch.cat([p.detach().flatten() for p in trainer.policy.parameters()])
-    torch.save(weights, out + ".pt")
-    rows = [r for r in trainer.state.log_history if "step_time" in r]
-    open(out + ".json", "w").write(json.dumps({"rows": rows, "eval": figures}))
-assert WordsEnv.num_open == 0
+for name, settings in runs.items():
+    torch.manual_seed(0)
+    out = os.path.join(folder, name)
+    args = AgentGRPOConfig(
+        output_dir=out, use_cpu=True, max_steps=4, num_generations=4, max_completion_length=32,
+        learning_rate=1e-2, logging_steps=1, save_strategy="no", report_to="none",
+        num_eval_tasks=5, **settings,
+    )
+    trainer = AgentGRPOTrainer(
+        Qwen3ForCausalLM(tiny_config(tokenizer)), args, env=WordsEnv, rewards=[judge],
+        reward_funcs=trl_judge, renderer=renderer_for(tokenizer, stop_token_ids=range(60)),
+        processing_class=tokenizer,
+    )
+    try:
+        trainer.train()
+    except AgentGymError as error:
+        print("STOPPED", trainer.ranks.index, error)
+        sys.exit(7)
+    figures = trainer.evaluate_env()
+    if trainer.accelerator.is_main_process:
+        weights = torch.cat([p.detach().flatten() for p in trainer.policy.parameters()])
+        torch.save(weights, out + ".pt")
+        rows = [r for r in trainer.state.log_history if "step_time" in r]
+        open(out + ".json", "w").write(json.dumps({"rows": rows, "eval": figures}))
+    assert WordsEnv.num_open == 0
 trainer.accelerator.wait_for_everyone()
 trainer.accelerator.end_training()
 sys.stdout.flush()
@@ -69,18 +71,31 @@ os._exit(0)  # threads of torch.distributed may abort an interpreter that is end
 """
 
 
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "uneven micro-batches": {"token_budget": 60, "loss_type": "grpo", "scale_rewards": "batch"},
+    "iterations and accumulation": {
+        "num_iterations": 2,
+        "steps_per_generation": 2,
+        "gradient_accumulation_steps": 2,
+    },
+}
+
+
 def run(
-    tmp_path: Path, processes: int, *, fault: str = "", **settings: Any
+    folder: Path, processes: int, runs: dict[str, dict[str, Any]], *, fault: str = ""
 ) -> "subprocess.CompletedProcess[str]":
-    script = tmp_path / "script.py"
+    """One run after the other, in the same processes."""
+    script = folder / "script.py"
     script.write_text(SCRIPT)
-    out = str(tmp_path / f"out{processes}")
+    out = folder / f"out{processes}"
+    out.mkdir()
     launch = [sys.executable]
     if processes > 1:
         launch += ["-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
         launch += ["--master_port", str(29500 + os.getpid() % 1000)]
     return subprocess.run(
-        [*launch, str(script), str(HERE), out, json.dumps(settings), fault],
+        [*launch, str(script), str(HERE), str(out), json.dumps(runs), fault],
         capture_output=True,
         text=True,
         timeout=300,
@@ -88,30 +103,30 @@ def run(
     )
 
 
-def result(tmp_path: Path, processes: int) -> tuple[torch.Tensor, dict[str, Any]]:
-    out = tmp_path / f"out{processes}"
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All ways, once in one process and once in two."""
+    folder = tmp_path_factory.mktemp("played")
+    for processes in (1, 2):
+        runs = {}
+        for name, settings in WAYS.items():
+            size = 16 // processes // settings.get("gradient_accumulation_steps", 1)
+            runs[name] = settings | {"per_device_train_batch_size": size}
+        done = run(folder, processes, runs)
+        assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def result(folder: Path, processes: int, name: str) -> tuple[torch.Tensor, dict[str, Any]]:
+    out = folder / f"out{processes}" / name
     figures: dict[str, Any] = json.loads(out.with_suffix(".json").read_text())
     return torch.load(out.with_suffix(".pt")), figures
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"token_budget": 60, "loss_type": "grpo", "scale_rewards": "batch"},
-        {"num_iterations": 2, "steps_per_generation": 2, "gradient_accumulation_steps": 2},
-    ],
-    ids=["plain", "uneven micro-batches", "iterations and accumulation"],
-)
-def test_two_processes_make_the_update_of_one(tmp_path: Path, settings: dict[str, Any]):
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_make_the_update_of_one(played: Path, way: str):
     """Whole groups per rank, counts from all ranks, gradients averaged: nothing else may differ."""
-    accumulated = settings.get("gradient_accumulation_steps", 1)
-    for processes in (1, 2):
-        size = 16 // processes // accumulated
-        done = run(tmp_path, processes, **settings, per_device_train_batch_size=size)
-        assert done.returncode == 0, done.stderr[-3000:]
-
-    (one, alone), (two, together) = result(tmp_path, 1), result(tmp_path, 2)
+    (one, alone), (two, together) = result(played, 1, way), result(played, 2, way)
     assert torch.cosine_similarity(one, two, dim=0) >= 0.99999
     assert torch.allclose(one, two, atol=1e-4)
     for ours, theirs in zip(alone["rows"], together["rows"], strict=True):
@@ -123,7 +138,7 @@ def test_two_processes_make_the_update_of_one(tmp_path: Path, settings: dict[str
 
 def test_an_error_on_one_rank_stops_all_of_them(tmp_path: Path):
     """The others must not wait for it until a timeout."""
-    done = run(tmp_path, 2, fault="usage", per_device_train_batch_size=8)
+    done = run(tmp_path, 2, {"run": {"per_device_train_batch_size": 8}}, fault="usage")
 
     assert done.returncode != 0
     assert "STOPPED 1 rank 1 is misconfigured" in done.stdout
