@@ -16,6 +16,7 @@ from agentgym.errors import ConfigError
 from agentgym.registry import ADVANTAGES, LOSSES
 from agentgym.rollout.game import refuse_bad_weights
 from agentgym.trainer.advantages import Scale
+from agentgym.trainer.corrections import CorrectionMode, CorrectionSettings
 from agentgym.trainer.losses import OWN_LOSSES, ImportanceLevel, LossSettings
 from agentgym.trainer.ranges import Range, refuse_out_of_range
 from agentgym.trainer.sync import ProbeSettings, SyncSettings
@@ -58,6 +59,14 @@ class AgentGRPOConfig(GRPOConfig):
     importance_sampling_level: ImportanceLevel = "token"
     reward_weights: dict[str, float] | None = None  # type: ignore[assignment]
     """By name of the reward; else the env's own, else 1."""
+
+    rollout_correction: CorrectionMode = "token_truncate"
+    """How the loss allows for a sampler that differs from the trainer: see
+    `agentgym.trainer.corrections`."""
+    rollout_correction_max: float = 2.0
+    """Largest ratio of trainer to sampler that counts in full."""
+    rollout_correction_min: float | None = None
+    """Smallest one; by default there is none."""
 
     advantage_estimator: str = "grpo"
     """A name in `agentgym.registry.ADVANTAGES`."""
@@ -195,6 +204,16 @@ class AgentGRPOConfig(GRPOConfig):
             every=self.probe_every, max_abs=self.probe_max_abs, mean_abs=self.probe_mean_abs
         )
 
+    @property
+    def correction_settings(self) -> CorrectionSettings:
+        """How the loss allows for the sampler."""
+        return CorrectionSettings(
+            mode=self.rollout_correction,
+            maximum=self.rollout_correction_max,
+            minimum=self.rollout_correction_min,
+            off_policy_threshold=self.off_policy_mask_threshold,
+        )
+
     def plan_settings(self, *, padding: bool) -> PlanSettings:
         """How a window is computed; `padding` if the model cannot have packed rows."""
         return PlanSettings(
@@ -204,6 +223,7 @@ class AgentGRPOConfig(GRPOConfig):
             share_prompts=self.share_prompts,
             padding=self.padding or padding,
             keep_whole=self.importance_sampling_level == "sequence"
+            or self.correction_settings.needs_whole
             or self.loss_type not in OWN_LOSSES,
             mask_truncated=self.mask_truncated_completions,
             skip_zero_advantage=self.skip_zero_advantage and not self.beta,
@@ -243,6 +263,7 @@ class AgentGRPOConfig(GRPOConfig):
         LOSSES.get(self.loss_type)
         ADVANTAGES.get(self.advantage_estimator)
         refuse_out_of_range(vars(self))
+        assert self.correction_settings
         refuse_bad_weights(self.reward_weights or {})
         self._check_staleness()
         if not Range(0, above=True).holds(self.temperature):

@@ -326,6 +326,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             self.args.loss_settings,
             forward=lambda batch: self.compute_logprobs(model, batch, with_entropy=True),
             reference=self._scorer.reference if self.args.beta else None,
+            correction=self.args.correction_settings,
         )
         loss = update.run(model, part)
         self.stage.weights_changed()
@@ -347,11 +348,12 @@ class AgentGRPOTrainer(GRPOTrainer):
     def _make_engine(self) -> Engine:
         """Samples from the policy itself, or from a copy where the policy changes meanwhile."""
         rows, decode = self.args.concurrency, self.renderer.decode
+        spoken = cast(PreTrainedTokenizerBase, self.processing_class)
         if self.args.staleness:
             from agentgym.engines.transformers.copying import CopyEngine
 
-            return CopyEngine(self.policy, max_rows=rows, decode=decode)
-        return transformers_engine(self.policy, max_rows=rows, decode=decode)
+            return CopyEngine(self.policy, max_rows=rows, decode=decode, tokenizer=spoken)
+        return transformers_engine(self.policy, max_rows=rows, decode=decode, tokenizer=spoken)
 
     def count_tokens(self, num_tokens: int) -> None:
         """Add to what all ranks have seen so far."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from agentgym.errors import ConfigError, UsageError
 from agentgym.registry import LOSSES
+from agentgym.trainer.sequences import means_by_sequence
 
 ImportanceLevel = Literal["token", "sequence"]
 
@@ -40,6 +41,10 @@ class FlatTokens:
     sequence_sizes: Tensor | None = None
     """[S] trained tokens of each sequence, if some of them are in other micro-batches: a trajectory
     of several traces. Never with sequence ratios or a loss from a plugin, which see it whole."""
+
+    weights: Tensor | None = None
+    """[N] factors of the tokens' losses, no gradient: what `agentgym.trainer.corrections` makes of
+    the sampler's log-probabilities. A loss from a plugin applies them itself."""
 
     @classmethod
     def from_rows(
@@ -176,7 +181,7 @@ def sequence_mean(
         normalizer: of the optimizer step.
         sizes: [S] tokens of each sequence; by default those in `values`.
     """
-    means = _means_by_sequence(values, sequence_ids, sizes)
+    means = means_by_sequence(values, sequence_ids, sizes)
     return means.sum() / max(normalizer.num_sequences, 1)
 
 
@@ -242,6 +247,8 @@ def _terms(tokens: FlatTokens, settings: LossSettings) -> _Terms:
         kl = kl * ratio
     if kl is not None and settings.beta != 0.0:
         values = values + settings.beta * kl
+    if tokens.weights is not None:
+        values = values * tokens.weights
     return _Terms(values, bounded.detach(), None if kl is None else kl.detach(), settings)
 
 
@@ -252,7 +259,7 @@ def _ratio(tokens: FlatTokens, level: ImportanceLevel) -> Tensor:
         return log_ratio.exp()
     if level != "sequence":
         raise ConfigError(f"importance level must be 'token' or 'sequence', not {level!r}")
-    return _means_by_sequence(log_ratio, tokens.sequence_ids).exp()[tokens.sequence_ids]
+    return means_by_sequence(log_ratio, tokens.sequence_ids).exp()[tokens.sequence_ids]
 
 
 def _kl(tokens: FlatTokens, beta: float) -> Tensor | None:
@@ -263,12 +270,6 @@ def _kl(tokens: FlatTokens, beta: float) -> Tensor | None:
         return None
     difference = tokens.ref_logprobs - tokens.logprobs
     return difference.exp() - difference - 1
-
-
-def _means_by_sequence(values: Tensor, sequence_ids: Tensor, sizes: Tensor | None = None) -> Tensor:
-    """[S]; 0 for a number that no token carries."""
-    count = (torch.bincount(sequence_ids) if sizes is None else sizes).to(values)
-    return torch.zeros_like(count).index_add(0, sequence_ids, values) / count.clamp(min=1)
 
 
 def _output(terms: _Terms, loss: Tensor, tokens: FlatTokens) -> LossOutput:
@@ -293,8 +294,8 @@ def _clipping(terms: _Terms, tokens: FlatTokens) -> tuple[dict[str, Mean], dict[
     if not len(ratio):
         return metrics, {}
     extremes = {
-        "clip_ratio/low_min": _means_by_sequence(low, tokens.sequence_ids).min().item(),
-        "clip_ratio/high_max": _means_by_sequence(high, tokens.sequence_ids).max().item(),
+        "clip_ratio/low_min": means_by_sequence(low, tokens.sequence_ids).min().item(),
+        "clip_ratio/high_max": means_by_sequence(high, tokens.sequence_ids).max().item(),
     }
     return metrics, extremes
 
@@ -302,7 +303,7 @@ def _clipping(terms: _Terms, tokens: FlatTokens) -> tuple[dict[str, Mean], dict[
 def _mean(values: Tensor, tokens: FlatTokens, settings: LossSettings) -> Mean:
     """Over tokens, or over sequences where the ratio is one per sequence, as in TRL."""
     if settings.importance_level == "sequence":
-        values = _means_by_sequence(values, tokens.sequence_ids)
+        values = means_by_sequence(values, tokens.sequence_ids)
     return Mean.of(values)
 
 

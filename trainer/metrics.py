@@ -14,12 +14,14 @@ import torch
 
 from agentgym.messages import ToolErrorKind
 from agentgym.trainer.advantages import reward_statistics
+from agentgym.trainer.corrections import Opinions, derived, mismatch
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.losses import LossOutput, Mean
 from agentgym.trainer.ranks import Ranks
 from agentgym.trajectory import StopReason
 
 Metrics = dict[str, float]
+_CORRECTION = "rollout_correction/"
 
 
 def window_metrics(episodes: Sequence[Episode]) -> Metrics:
@@ -154,14 +156,15 @@ class StepMetrics:
         for name, value in output.extremes.items():
             self._extremes.setdefault(name, []).append(value)
 
-    def add_mismatch(self, ours: torch.Tensor, samplers: torch.Tensor) -> None:
-        """|trainer's - sampler's| log-probability of the trained tokens, under equal weights."""
-        difference = (ours - samplers).abs()
-        if difference.numel():
-            mean = Mean(difference.sum(), difference.numel())
-            self._add_mean("sampling/logp_diff_mean", mean)
-            largest = difference.max().item()
-            self._extremes.setdefault("sampling/logp_diff_max", []).append(largest)
+    def add_mismatch(self, opinions: Opinions, weights: torch.Tensor | None = None) -> None:
+        """How far the sampler of these tokens is from the trainer that begins to use them."""
+        difference = (opinions.old - opinions.sampler).abs()
+        if not difference.numel():
+            return
+        self._add_mean("sampling/logp_diff_mean", Mean.of(difference))
+        self._extremes.setdefault("sampling/logp_diff_max", []).append(difference.max().item())
+        for name, values in mismatch(opinions, weights).items():
+            self._add_mean(f"{_CORRECTION}{name}", Mean.of(values))
 
     def add_tokens(self, *, computed: int, useful: int) -> None:
         """Size of one micro-batch: all input tokens, and the trained ones."""
@@ -179,6 +182,7 @@ class StepMetrics:
             count = sum(count for _, count in parts)
             if count:
                 metrics[name] = math.fsum(total for total, _ in parts) / count
+        metrics = _with_derived(metrics)
         for name in sorted({name for sums in everyones for name in sums.extremes}):
             values = [sums.extremes[name] for sums in everyones if name in sums.extremes]
             metrics[name] = _extreme(name, values)
@@ -189,6 +193,19 @@ class StepMetrics:
 
     def _add_mean(self, name: str, mean: Mean) -> None:
         self._means[name] = self._means[name] + mean if name in self._means else mean
+
+
+def _with_derived(metrics: Metrics) -> Metrics:
+    """Parts of figures as the figures."""
+    means = {
+        name.removeprefix(_CORRECTION): value
+        for name, value in metrics.items()
+        if name.startswith(_CORRECTION)
+    }
+    if not means:
+        return metrics
+    shown = {n: v for n, v in metrics.items() if not n.startswith(f"{_CORRECTION}_")}
+    return shown | {f"{_CORRECTION}{name}": value for name, value in derived(means).items()}
 
 
 def _extreme(name: str, values: Sequence[float]) -> float:

@@ -90,6 +90,9 @@ RANGES: dict[str, Range] = {
     "epsilon": _SIZE,
     "epsilon_high": Range(0, endless=True),
     "delta": Range(0, above=True),
+    "rollout_correction_max": Range(1),
+    "rollout_correction_min": Range(0, 1),
+    "off_policy_mask_threshold": _SIZE,
 }
 """By field; `None` stands for a default and passes."""
 

@@ -14,6 +14,7 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from torch import Tensor, nn
 
+from agentgym.trainer.corrections import CorrectionSettings, Opinions, correction_weights
 from agentgym.trainer.logprobs import TokenLogprobs
 from agentgym.trainer.losses import FlatTokens, LossSettings, Normalizer, policy_loss
 from agentgym.trainer.metrics import StepMetrics
@@ -29,6 +30,7 @@ class Update:
     Args:
         forward: log-probabilities and entropy under the policy, with gradient.
         reference: the same under the reference, without; `None` if the loss has no use for it.
+        correction: what the loss makes of the sampler's log-probabilities.
     """
 
     def __init__(
@@ -38,11 +40,13 @@ class Update:
         *,
         forward: Forward,
         reference: Forward | None,
+        correction: CorrectionSettings | None = None,
     ) -> None:
         self._accelerator = accelerator
         self._settings = settings
         self._forward = forward
         self._reference = reference
+        self._correction = CorrectionSettings() if correction is None else correction
         self.metrics = StepMetrics()
         self.logprob_seconds = 0.0
         """In passes without gradient."""
@@ -64,7 +68,6 @@ class Update:
         logprobs, entropy = self._forward(batch)
         if micro.old_logprobs is None:
             micro.old_logprobs = logprobs.detach()
-            self.metrics.add_mismatch(micro.old_logprobs, batch.old_logprobs)
         tokens = FlatTokens(
             logprobs=logprobs,
             old_logprobs=micro.old_logprobs,
@@ -73,6 +76,7 @@ class Update:
             sequence_sizes=batch.sequence_sizes,
             ref_logprobs=reference,
             entropy=entropy,
+            weights=self._weights(micro, batch, logprobs.detach()),
         )
         output = policy_loss(tokens, self._settings, normalizer)
         self.metrics.add_loss(output)
@@ -80,6 +84,21 @@ class Update:
         loss: Tensor = output.loss * self._accelerator.num_processes
         self._accelerate_backward(loss)
         return loss.detach()
+
+    def _weights(self, micro: MicroBatch, batch: PackedBatch, current: Tensor) -> Tensor | None:
+        assert micro.old_logprobs is not None
+        opinions = Opinions(
+            current=current,
+            old=micro.old_logprobs,
+            sampler=batch.old_logprobs,
+            advantages=batch.advantages,
+            sequence_ids=batch.sequence_ids,
+        )
+        weights = correction_weights(opinions, self._correction)
+        if not micro.is_measured:
+            self.metrics.add_mismatch(opinions, weights)
+            micro.is_measured = True
+        return weights
 
     def _reference_logprobs(self, micro: MicroBatch, batch: PackedBatch) -> Tensor | None:
         if self._reference is None:

@@ -60,6 +60,8 @@ class MicroBatch:
     """[N] under the policy that played the window."""
     ref_logprobs: Tensor | None = None
     """[N] under the reference."""
+    is_measured: bool = False
+    """Whether the sampler's distance from the trainer was told."""
 
 
 @dataclass(frozen=True)

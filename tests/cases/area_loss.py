@@ -15,6 +15,7 @@ from agentgym.errors import ConfigError
 from agentgym.messages import user
 from agentgym.tokens import Segment
 from agentgym.trainer.config import AgentGRPOConfig
+from agentgym.trainer.corrections import CorrectionSettings, Opinions, correction_weights
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.losses import FlatTokens, LossSettings, Normalizer, policy_loss
 from agentgym.trainer.metrics import StepMetrics, window_metrics
@@ -185,9 +186,16 @@ def _mismatch(case: Mapping[str, Any]) -> dict[str, Any]:
         mask=_mask(case.get("loss_mask"), case["trainer_logp"]),
     )
     metrics = StepMetrics()
-    metrics.add_mismatch(tokens.logprobs, tokens.old_logprobs)
+    opinions = Opinions(
+        current=tokens.logprobs,
+        old=tokens.logprobs,
+        sampler=tokens.old_logprobs,
+        advantages=tokens.advantages,
+        sequence_ids=tokens.sequence_ids,
+    )
+    metrics.add_mismatch(opinions, correction_weights(opinions, CorrectionSettings()))
     logged = metrics.over(Ranks(Accelerator(cpu=True)))
-    return {"metrics": {name.removeprefix("sampling/"): v for name, v in logged.items()}}
+    return {"metrics": {name.rpartition("/")[2]: v for name, v in logged.items()}}
 
 
 def _truncated(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,7 +72,8 @@ HONOURED = """
     num_generations num_generations_eval max_completion_length shuffle_dataset
     generation_batch_size steps_per_generation temperature beta num_iterations epsilon delta
     epsilon_high importance_sampling_level reward_weights scale_rewards loss_type
-    mask_truncated_completions use_bias_correction_kl sync_ref_model ref_model_mixup_alpha
+    mask_truncated_completions off_policy_mask_threshold use_bias_correction_kl
+    sync_ref_model ref_model_mixup_alpha
     ref_model_sync_steps log_completions num_completions_to_print log_unique_prompts
     log_completions_hub_repo
 """

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym.trainer.corrections import Opinions
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.evaluation import evaluation_metrics
 from agentgym.trainer.losses import LossOutput, Mean
@@ -146,11 +147,23 @@ def test_means_over_processes_are_means_over_all_values(mine: list[float], their
     assert figures["useful_token_fraction"] == 0.5
 
 
+def opinions(trainer: list[float], sampler: list[float]) -> Opinions:
+    """Of one sequence."""
+    own = torch.tensor(trainer)
+    return Opinions(
+        current=own,
+        old=own,
+        sampler=torch.tensor(sampler),
+        advantages=torch.zeros_like(own),
+        sequence_ids=torch.zeros(len(own), dtype=torch.int64),
+    )
+
+
 def test_the_mismatch_between_sampler_and_trainer():
     """Over trained tokens only: mean and largest absolute difference."""
     metrics = StepMetrics()
-    metrics.add_mismatch(torch.tensor([-1.0, -1.0, -5.0]), torch.tensor([-1.0, -1.0, -1.0]))
-    metrics.add_mismatch(torch.zeros(0), torch.zeros(0))
+    metrics.add_mismatch(opinions([-1.0, -1.0, -5.0], [-1.0, -1.0, -1.0]))
+    metrics.add_mismatch(opinions([], []))
 
     figures = metrics.over(Alone())
     assert figures["sampling/logp_diff_mean"] == pytest.approx(4 / 3)
