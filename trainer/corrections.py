@@ -22,6 +22,9 @@ CorrectionMode = Literal[
 ]
 MAX_LOG_RATIO = 20.0
 """Beyond it a ratio is no figure to compute with."""
+ROUNDING = 1e-4
+"""Nats. Two sides in float32 differ by less for the order in which they add, which depends on what
+else is in a batch; a run must not, so such a difference counts as none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +93,15 @@ def log_ratio(old: Tensor, sampler: Tensor) -> Tensor:
     return (old - sampler).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
+def _beyond_rounding(difference: Tensor) -> Tensor:
+    return difference.where(difference.abs() > ROUNDING, 0.0)
+
+
 def _importance(opinions: Opinions, settings: CorrectionSettings) -> Tensor | None:
     if settings.mode == "none":
         return None
     ids = opinions.sequence_ids
-    own = log_ratio(opinions.old, opinions.sampler)
+    own = _beyond_rounding(log_ratio(opinions.old, opinions.sampler))
     if settings.mode.startswith("sequence"):
         judged = means_by_sequence(own, ids).exp()[ids]
     else:
@@ -125,6 +132,7 @@ def mismatch(opinions: Opinions, weights: Tensor | None) -> dict[str, Tensor]:
     difference = log_ratio(opinions.old, opinions.sampler)
     ratio = difference.exp()
     whole = means_by_sequence(difference, opinions.sequence_ids).exp()
+    counted = _beyond_rounding(difference).exp()
     used = torch.ones_like(ratio) if weights is None else weights
     return {
         "kl": -difference,
@@ -132,7 +140,7 @@ def mismatch(opinions: Opinions, weights: Tensor | None) -> dict[str, Tensor]:
         "chi2_token": ratio.square() - 1,
         "chi2_sequence": whole.square() - 1,
         "weight_mean": used,
-        "clipped_fraction": (used != ratio).to(ratio),
+        "clipped_fraction": (used != counted).to(ratio),
         "masked_fraction": (used == 0).to(ratio),
         "_weight_squares": used.square(),
         "_trainer": opinions.old,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agentgym.errors import ConfigError
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.corrections import (
+    ROUNDING,
     CorrectionMode,
     CorrectionSettings,
     Opinions,
@@ -47,6 +48,7 @@ def slowly(rows: list[list[tuple[float, float, float]]], settings: CorrectionSet
     found = []
     for row in rows:
         logs = [np.clip(old - sampler, -20, 20) for _, old, sampler in row]
+        logs = [log if abs(log) > ROUNDING else 0.0 for log in logs]
         mean = math.exp(sum(logs) / len(logs))
         distance = sum(sampler - current for current, _, sampler in row) / len(row)
         for log in logs:
@@ -97,6 +99,13 @@ def test_a_sampler_that_agrees_changes_no_bit(
     weights = correction_weights(opinions_of(same), CorrectionSettings(mode=mode))
 
     assert weights is None or bool((weights == 1.0).all())
+
+
+def test_what_rounding_makes_of_a_batch_changes_no_bit():
+    """Else the update would depend on which turns happened to be sampled at once."""
+    rows = [[(-1.0, -1.0, -1.0 + noise)] for noise in (-9e-5, -1e-7, 2e-6, 9e-5)]
+
+    assert correction_weights(opinions_of(rows), CorrectionSettings()).tolist() == [1.0] * 4  # type: ignore[union-attr]
 
 
 def test_a_long_trajectory_survives_the_rounding_of_half_precision():
