@@ -234,4 +234,5 @@ def model_engine(language: Language, dtype: str) -> Engine:
     from agentgym.engines.transformers import transformers_engine
 
     model = load_model(language.name, dtype)
-    return transformers_engine(model, decode=language.renderer.decode)
+    decode, tokenizer = language.renderer.decode, language.tokenizer
+    return transformers_engine(model, decode=decode, tokenizer=tokenizer)

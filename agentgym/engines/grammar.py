@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.constraint import Constraint, ConstraintError
-from agentgym.errors import ConfigError, MissingExtraError
+from agentgym.errors import ConfigError, MissingExtraError, boundary
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerBase
 
 _KEPT = 256
 """Compiled grammars."""
@@ -30,11 +30,20 @@ class Guide:
     Args:
         matcher: at its start; the guide's own.
         stop_token_ids: what may end the turn.
+        ends: the tokenizer's own end of a sequence, which the matcher takes for an end as well.
         vocabulary: V, width of the logits.
     """
 
-    def __init__(self, matcher: Any, stop_token_ids: Collection[int], vocabulary: int) -> None:
+    def __init__(
+        self,
+        matcher: Any,
+        stop_token_ids: Collection[int],
+        *,
+        ends: Collection[int],
+        vocabulary: int,
+    ) -> None:
         self._matcher = matcher
+        self._ends = [token for token in ends if token < vocabulary]
         self._stops = [token for token in stop_token_ids if token < vocabulary]
         self._vocabulary = vocabulary
 
@@ -45,6 +54,7 @@ class Guide:
         width = min(len(bias), self._vocabulary)
         if not self._matcher.is_stopped():
             mask[:width] = bias[:width] != 0
+        mask[self._ends] = False
         mask[self._stops] = self._matcher.is_accepting()
         return mask
 
@@ -65,7 +75,7 @@ class Grammars:
         vocabulary: V, width of the logits.
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerFast", vocabulary: int) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", vocabulary: int) -> None:
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary
         self._ready: Any = None
@@ -83,7 +93,8 @@ class Grammars:
         if not any(token < self._vocabulary for token in stop_token_ids):
             raise ConfigError("a constrained turn needs a stop token to end with")
         with self._lock:
-            return Guide(self._matcher(constraint), stop_token_ids, self._vocabulary)
+            matcher, ends = self._matcher(constraint), self._ready.eos_tokens
+            return Guide(matcher, stop_token_ids, ends=ends, vocabulary=self._vocabulary)
 
     def _matcher(self, constraint: Constraint) -> Any:
         key = json.dumps([constraint.regex, constraint.json_schema])
@@ -97,17 +108,23 @@ class Grammars:
     def _compiled(self, constraint: Constraint) -> Any:
         try:
             from llguidance import LLMatcher
-            from llguidance.hf import from_tokenizer
         except ImportError as error:
             raise MissingExtraError("a constrained turn", "structured") from error
         if self._ready is None:
-            width = max(self._vocabulary, len(self._tokenizer))
-            self._ready = from_tokenizer(self._tokenizer, n_vocab=width)
+            self._ready = _read(self._tokenizer, self._vocabulary)
         matcher = LLMatcher(self._ready, _grammar(LLMatcher, constraint), log_level=0)
         if matcher.is_error():
             reason = " ".join(matcher.get_error().split())[:300]
             raise ConstraintError(f"this constraint cannot be enforced: {reason}")
         return matcher
+
+
+def _read(tokenizer: Any, vocabulary: int) -> Any:
+    from llguidance.hf import from_tokenizer
+
+    name = type(tokenizer).__name__
+    with boundary(ConfigError, f"turns cannot be constrained with this {name}"):
+        return from_tokenizer(tokenizer, n_vocab=max(vocabulary, len(tokenizer)))
 
 
 def _grammar(matcher: Any, constraint: Constraint) -> str:

@@ -7,7 +7,7 @@ whole between two steps.
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from accelerate.utils import extract_model_from_parallel
@@ -21,6 +21,9 @@ from agentgym.engines.weights import Bucket, Weights, match
 from agentgym.errors import ConfigError, EngineError
 from agentgym.threads import in_thread
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
 
 class CopyEngine:
     """A `transformers_engine` over weights of its own; turns in flight start again at an update.
@@ -30,6 +33,7 @@ class CopyEngine:
         max_rows: most turns at once.
         max_context: longest prompt plus completion; by default what the model was made for.
         decode: ids to text; needed for stop strings.
+        tokenizer: a fast one; needed for constraints.
 
     Raises:
         ConfigError: no engine can serve the model, by its name.
@@ -45,10 +49,15 @@ class CopyEngine:
         max_rows: int = 64,
         max_context: int | None = None,
         decode: Decode | None = None,
+        tokenizer: "Tokenizer | None" = None,
     ) -> None:
         self._model = _merged_copy(model)
         self._engine = transformers_engine(
-            self._model, max_rows=max_rows, max_context=max_context, decode=decode
+            self._model,
+            max_rows=max_rows,
+            max_context=max_context,
+            decode=decode,
+            tokenizer=tokenizer,
         )
         self._tensors = _tensors(self._model)
         self._version = 0

@@ -25,7 +25,7 @@ from agentgym.errors import AgentGymError, ConfigError, EngineError, boundary
 from agentgym.threads import in_thread
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast as Tokenizer
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 _COMPILE_S = 10.0
 _log = logging.getLogger(__name__)
