@@ -63,7 +63,7 @@ class Watched(Scheduler):
 
 
 def oracle_engine(scheduler: Watched, language: Language) -> Engine:
-    """An engine that says what the env's oracle says."""
+    """An engine that says what the env's oracle says, also where a turn is constrained."""
 
     def answer(call: EngineCall) -> str:
         trajectory = scheduler.live[call.session]

@@ -123,6 +123,8 @@ def _read(tokenizer: Any, vocabulary: int) -> Any:
     from llguidance.hf import from_tokenizer
 
     name = type(tokenizer).__name__
+    if tokenizer.eos_token_id is None:
+        raise ConfigError(f"turns cannot be constrained with this {name}: it has no eos_token")
     with boundary(ConfigError, f"turns cannot be constrained with this {name}"):
         return from_tokenizer(tokenizer, n_vocab=max(vocabulary, len(tokenizer)))
 

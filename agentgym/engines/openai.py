@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from agentgym.constraint import ConstraintError
 from agentgym.engines.base import FinishReason, Generation, Sampling, TextOnlyEngine
 from agentgym.engines.http import FailedCallError, JsonClient, Patience, RefusedError
+from agentgym.engines.promises import constraint_fields, refuse_broken_promise
 from agentgym.engines.stops import Decode
 from agentgym.engines.weights import Weights
 from agentgym.errors import ConfigError, EngineError
@@ -25,6 +27,8 @@ _BAD_REQUEST, _UNPROCESSABLE = 400, 422
 _NO_MATTER = {"temperature": 1.0, "top_p": 1.0}
 """Values at which a server may be left to its own default, once it refuses to be told."""
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens"}
+
+_CONSTRAINTS = ("response_format", "structured_outputs")
 
 _REFUSAL = re.compile(
     r"(?i)unsupported|not supported|unrecognized|unknown|unexpected|not permitted|not allowed|extra"
@@ -87,6 +91,9 @@ class OpenAIEngine(TextOnlyEngine):
     A server that does not say which stop string ended a turn (`stop_reason`, as vLLM does) is taken
     to have ended it by a stop token.
 
+    A turn's JSON schema is asked for as `response_format`, its regex as vLLM's
+    `structured_outputs`; an answer that shows that the server ignored it is an error.
+
     Args:
         endpoint: server and model.
         wording: tokenizer of the loop.
@@ -131,7 +138,9 @@ class OpenAIEngine(TextOnlyEngine):
 
         Raises:
             ConfigError: the server does not know the key, the path or the model.
-            EngineError: it gave no usable answer, or the engine is closed.
+            ConstraintError: it does not take the turn's constraint.
+            EngineError: it gave no usable answer, or one that breaks the constraint, or the engine
+                is closed.
         """
         if self._is_closed:
             raise EngineError("the engine is closed")
@@ -148,7 +157,10 @@ class OpenAIEngine(TextOnlyEngine):
             path, body["messages"] = "/chat/completions", list(self._conversation(session))
         reply = await self._ask(path, body)
         self.usage.add(reply)
-        return self._encoded(_read(reply, sampling), limit)
+        answer = _read(reply, sampling)
+        if sampling.constraint is not None and answer.finish_reason == "stop":
+            refuse_broken_promise(sampling.constraint, answer.text)
+        return self._encoded(answer, limit)
 
     def release(self, session: str) -> None:
         """Nothing is kept between turns."""
@@ -181,11 +193,16 @@ class OpenAIEngine(TextOnlyEngine):
 
         Raises:
             ConfigError: it refuses a setting that makes a difference.
+            ConstraintError: it refuses the turn's constraint.
             EngineError: something else is wrong.
         """
         name = _refused_setting(error.text, sent)
         if name is None:
             raise error
+        if name in _CONSTRAINTS:
+            raise ConstraintError(
+                f"{self._client.url} does not take {name}={str(sent[name])[:200]}: {error}"
+            ) from error
         if name in _OTHER_NAMES:
             self._renamed[name] = _OTHER_NAMES[name]
         elif name == "seed" or _NO_MATTER.get(name) == sent[name]:
@@ -220,6 +237,8 @@ class OpenAIEngine(TextOnlyEngine):
             body["top_k"] = sampling.top_k
         if sampling.stop:
             body["stop"] = list(sampling.stop)
+        if sampling.constraint is not None:
+            body |= constraint_fields(sampling.constraint)
         return body
 
     def _encoded(self, answer: _Answer, limit: int) -> Generation:
@@ -238,7 +257,8 @@ class OpenAIEngine(TextOnlyEngine):
 
 def _refused_setting(text: str, sent: Mapping[str, Any]) -> str | None:
     """The setting that a server's complaint is about: its `param`, or the one it mentions first."""
-    optional = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
+    settings = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
+    optional = (*settings, *_CONSTRAINTS)
     try:
         param = json.loads(text)["error"]["param"]
     except (ValueError, KeyError, TypeError):

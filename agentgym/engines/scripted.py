@@ -54,6 +54,8 @@ Script = Sequence[Turn] | Mapping[str, Sequence[Turn]]
 class CallableEngine:
     """Asks a function for every turn; the function may be async.
 
+    A turn's constraint is in the call, for the function to keep; nothing enforces it here.
+
     Args:
         policy: the turn for a call; what it raises fails that call with `EngineError`.
         encode: text to ids; needed if the policy answers with text.
@@ -212,7 +214,7 @@ class CallableEngine:
 
 
 class ScriptedEngine(CallableEngine):
-    """Plays prepared turns, one after the other, in every session.
+    """Plays prepared turns, one after the other, in every session; a constraint changes none.
 
     Args:
         script: turns of every session, or turns by session name (see `Script`).

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from agentgym.constraint import Constraint, ConstraintError
 from agentgym.engines.base import Generation, Sampling, refuse_text_only
 from agentgym.engines.http import Patience, longest_call_s
 from agentgym.engines.openai import Conversation, Endpoint, OpenAIEngine, Usage, Wording
@@ -393,3 +394,62 @@ def test_settings_that_never_ask_are_refused(patience: dict[str, Any]) -> None:
 def test_an_address_without_a_scheme_is_refused() -> None:
     with pytest.raises(ConfigError, match="'localhost:8000/v1' must begin with http"):
         engine_for(Server(url="localhost:8000/v1"))
+
+
+DIGITS = Constraint(regex="[0-9]{2}")
+NUMBER = Constraint(json_schema={"type": "object", "required": ["n"]})
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text", "field"),
+    [
+        (DIGITS, "42", {"structured_outputs": {"regex": "[0-9]{2}"}}),
+        (
+            NUMBER,
+            '{"n": 1}',
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "turn", "schema": NUMBER.json_schema, "strict": True},
+                }
+            },
+        ),
+    ],
+)
+async def test_a_constraint_is_asked_for(
+    server: Server, constraint: Constraint, text: str, field: dict[str, Any]
+) -> None:
+    server.answer = lambda number: said(text)
+    answer = await ask(engine_for(server), constraint=constraint)
+
+    assert "".join(map(chr, answer.token_ids)) == text + chr(END)
+    assert server.bodies[0].items() >= field.items()
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text"),
+    [(DIGITS, "4"), (DIGITS, "423"), (NUMBER, "n"), (NUMBER, "{}"), (NUMBER, "[" * 99999)],
+)
+async def test_a_constraint_is_never_ignored(
+    server: Server, constraint: Constraint, text: str
+) -> None:
+    """Many servers leave out what they do not know; a turn that is cut is no proof of it."""
+    server.answer = lambda number: said(text, "length" if number else "stop")
+
+    with pytest.raises(EngineError, match="does not enforce constraints") as caught:
+        await ask(engine_for(server), constraint=constraint)
+    assert len(str(caught.value)) < 600
+    assert await ask(engine_for(server), constraint=constraint)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "name"), [(DIGITS, "structured_outputs"), (NUMBER, "response_format")]
+)
+async def test_an_endpoint_that_takes_no_constraint_fails_the_trajectory(
+    server: Server, constraint: Constraint, name: str
+) -> None:
+    """The constraint is the env's."""
+    server.answer = refusing(name, f"Unrecognized request argument supplied: {name}", server)
+
+    with pytest.raises(ConstraintError, match=f"does not take {name}="):
+        await ask(engine_for(server), constraint=constraint)
