@@ -9,7 +9,7 @@ Units: nats. [N] trained tokens, [S] sequences of the micro-batch, each of them 
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -34,7 +34,8 @@ class CorrectionSettings:
     mode: CorrectionMode = "token_truncate"
     """`token`: every token has a ratio of its own; `sequence`: it has the geometric mean of its
     trajectory's. `truncate` bounds ratios, `mask` leaves out tokens whose ratio (`token`) or
-    trajectory's ratio (`sequence`) is out of bounds; the others keep their own."""
+    trajectory's ratio (`sequence`) is above its bound or below it; the others keep their own, up
+    to the upper bound."""
     maximum: float = 2.0
     minimum: float | None = None
     off_policy_threshold: float | None = None
@@ -51,7 +52,7 @@ class CorrectionSettings:
             modes = ", ".join(get_args(CorrectionMode))
             raise ConfigError(f"rollout_correction={self.mode!r} must be one of {modes}")
         low = 0.0 if self.minimum is None else self.minimum
-        if not 0.0 <= low <= 1.0 <= self.maximum:
+        if not 0.0 <= low <= 1.0 <= self.maximum < float("inf"):
             raise ConfigError(
                 f"rollout_correction_min={self.minimum} and rollout_correction_max={self.maximum} "
                 "must lie on the two sides of 1, the ratio of a sampler that agrees"
@@ -79,13 +80,25 @@ class Opinions:
     """[N] int64 in 0..S-1."""
 
 
-def correction_weights(opinions: Opinions, settings: CorrectionSettings) -> Tensor | None:
-    """[N] factors of the tokens' shares of the loss, KL term included; `None` if all are 1."""
-    weights = _importance(opinions, settings)
+class Correction(NamedTuple):
+    """What became of the tokens; `None` stands for tokens that are all left alone."""
+
+    weights: Tensor | None
+    """[N] factors of the tokens' shares of the loss, KL term included."""
+    clipped: Tensor | None
+    """[N] true where a bound of importance sampling changed the factor, to 0 included."""
+    dropped: Tensor | None
+    """[N] true where the policy has moved too far away to learn from a failure."""
+
+
+def correct(opinions: Opinions, settings: CorrectionSettings) -> Correction:
+    """How much of each token's share of the loss counts."""
+    weights, clipped = _importance(opinions, settings)
     if settings.off_policy_threshold is None:
-        return weights
-    kept = _kept(opinions, settings.off_policy_threshold)
-    return kept if weights is None else weights * kept
+        return Correction(weights, clipped, None)
+    dropped = _dropped(opinions, settings.off_policy_threshold)
+    kept = (~dropped).to(opinions.current)
+    return Correction(kept if weights is None else weights * kept, clipped, dropped)
 
 
 def log_ratio(old: Tensor, sampler: Tensor) -> Tensor:
@@ -97,55 +110,64 @@ def _beyond_rounding(difference: Tensor) -> Tensor:
     return difference.where(difference.abs() > ROUNDING, 0.0)
 
 
-def _importance(opinions: Opinions, settings: CorrectionSettings) -> Tensor | None:
+def _importance(
+    opinions: Opinions, settings: CorrectionSettings
+) -> tuple[Tensor | None, Tensor | None]:
+    """[N] weights, and where a bound made them."""
     if settings.mode == "none":
-        return None
-    ids = opinions.sequence_ids
+        return None, None
+    ids, low, high = opinions.sequence_ids, settings.minimum, settings.maximum
     own = _beyond_rounding(log_ratio(opinions.old, opinions.sampler))
+    judged = own.exp()
     if settings.mode.startswith("sequence"):
         judged = means_by_sequence(own, ids).exp()[ids]
-    else:
-        judged = own.exp()
+    outside = judged > high
+    if low is not None:
+        outside |= judged < low
     if settings.mode.endswith("truncate"):
-        return judged.clamp(settings.minimum, settings.maximum)
-    inside = judged <= settings.maximum
-    if settings.minimum is not None:
-        inside &= judged >= settings.minimum
-    return own.exp() * inside
+        return judged.clamp(low, high), outside
+    bounded = own.exp().clamp(max=high)
+    return bounded * ~outside, outside | (own.exp() > high)
 
 
-def _kept(opinions: Opinions, threshold: float) -> Tensor:
-    """[N] 1.0, or 0.0 on what is too far off policy to learn from its failure."""
+def _dropped(opinions: Opinions, threshold: float) -> Tensor:
     ids = opinions.sequence_ids
     distance = means_by_sequence(opinions.sampler - opinions.current, ids)[ids]
-    dropped = (opinions.advantages < 0) & (distance > threshold)
-    return (~dropped).to(opinions.current)
+    return (opinions.advantages < 0) & (distance > threshold)
 
 
 @torch.no_grad()
-def mismatch(opinions: Opinions, weights: Tensor | None) -> dict[str, Tensor]:
+def mismatch(opinions: Opinions, correction: Correction, *, is_whole: bool) -> dict[str, Tensor]:
     """Per-token [N] and per-sequence [S] values whose means tell how far the sampler is off.
 
     `kl` and `k3_kl` estimate KL(sampler || trainer) (Schulman 2020), `chi2` is the mean squared
     ratio less 1. Names that begin with `_` are parts of `derived` figures.
+
+    Args:
+        opinions: when the tokens are first used.
+        correction: what became of them.
+        is_whole: whether no trajectory has traces in other micro-batches; a figure by sequence
+            would else depend on how the step was split.
     """
     difference = log_ratio(opinions.old, opinions.sampler)
     ratio = difference.exp()
-    whole = means_by_sequence(difference, opinions.sequence_ids).exp()
-    counted = _beyond_rounding(difference).exp()
-    used = torch.ones_like(ratio) if weights is None else weights
-    return {
+    nothing = torch.zeros_like(ratio)
+    used = torch.ones_like(ratio) if correction.weights is None else correction.weights
+    figures = {
         "kl": -difference,
         "k3_kl": ratio - 1 - difference,
         "chi2_token": ratio.square() - 1,
-        "chi2_sequence": whole.square() - 1,
         "weight_mean": used,
-        "clipped_fraction": (used != counted).to(ratio),
+        "clipped_fraction": nothing if correction.clipped is None else correction.clipped.to(ratio),
         "masked_fraction": (used == 0).to(ratio),
         "_weight_squares": used.square(),
         "_trainer": opinions.old,
         "_sampler": opinions.sampler,
     }
+    if is_whole:
+        whole = means_by_sequence(difference, opinions.sequence_ids).exp()
+        figures["chi2_sequence"] = whole.square() - 1
+    return figures
 
 
 def derived(means: dict[str, float]) -> dict[str, float]:

@@ -14,7 +14,7 @@ import torch
 
 from agentgym.messages import ToolErrorKind
 from agentgym.trainer.advantages import reward_statistics
-from agentgym.trainer.corrections import Opinions, derived, mismatch
+from agentgym.trainer.corrections import Correction, Opinions, derived, mismatch
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.losses import LossOutput, Mean
 from agentgym.trainer.ranks import Ranks
@@ -156,15 +156,20 @@ class StepMetrics:
         for name, value in output.extremes.items():
             self._extremes.setdefault(name, []).append(value)
 
-    def add_mismatch(self, opinions: Opinions, weights: torch.Tensor | None = None) -> None:
+    def add_mismatch(self, opinions: Opinions, found: Correction, *, is_whole: bool) -> None:
         """How far the sampler of these tokens is from the trainer that begins to use them."""
         difference = (opinions.old - opinions.sampler).abs()
         if not difference.numel():
             return
         self._add_mean("sampling/logp_diff_mean", Mean.of(difference))
         self._extremes.setdefault("sampling/logp_diff_max", []).append(difference.max().item())
-        for name, values in mismatch(opinions, weights).items():
+        for name, values in mismatch(opinions, found, is_whole=is_whole).items():
             self._add_mean(f"{_CORRECTION}{name}", Mean.of(values))
+
+    def add_dropped(self, found: Correction) -> None:
+        """Tokens that are left out for the way the policy has gone since, at every use."""
+        if found.dropped is not None:
+            self._add_mean("off_policy_masked_fraction", Mean.of(found.dropped.float()))
 
     def add_tokens(self, *, computed: int, useful: int) -> None:
         """Size of one micro-batch: all input tokens, and the trained ones."""

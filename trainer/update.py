@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from torch import Tensor, nn
 
-from agentgym.trainer.corrections import CorrectionSettings, Opinions, correction_weights
+from agentgym.trainer.corrections import CorrectionSettings, Opinions, correct
 from agentgym.trainer.logprobs import TokenLogprobs
 from agentgym.trainer.losses import FlatTokens, LossSettings, Normalizer, policy_loss
 from agentgym.trainer.metrics import StepMetrics
@@ -94,11 +94,12 @@ class Update:
             advantages=batch.advantages,
             sequence_ids=batch.sequence_ids,
         )
-        weights = correction_weights(opinions, self._correction)
+        found = correct(opinions, self._correction)
+        self.metrics.add_dropped(found)
         if not micro.is_measured:
-            self.metrics.add_mismatch(opinions, weights)
+            self.metrics.add_mismatch(opinions, found, is_whole=self._correction.needs_whole)
             micro.is_measured = True
-        return weights
+        return found.weights
 
     def _reference_logprobs(self, micro: MicroBatch, batch: PackedBatch) -> Tensor | None:
         if self._reference is None:

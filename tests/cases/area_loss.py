@@ -15,7 +15,7 @@ from agentgym.errors import ConfigError
 from agentgym.messages import user
 from agentgym.tokens import Segment
 from agentgym.trainer.config import AgentGRPOConfig
-from agentgym.trainer.corrections import CorrectionSettings, Opinions, correction_weights
+from agentgym.trainer.corrections import CorrectionSettings, Opinions, correct
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.losses import FlatTokens, LossSettings, Normalizer, policy_loss
 from agentgym.trainer.metrics import StepMetrics, window_metrics
@@ -193,7 +193,8 @@ def _mismatch(case: Mapping[str, Any]) -> dict[str, Any]:
         advantages=tokens.advantages,
         sequence_ids=tokens.sequence_ids,
     )
-    metrics.add_mismatch(opinions, correction_weights(opinions, CorrectionSettings()))
+    found = correct(opinions, CorrectionSettings(mode="sequence_truncate"))
+    metrics.add_mismatch(opinions, found, is_whole=True)
     logged = metrics.over(Ranks(Accelerator(cpu=True)))
     return {"metrics": {name.rpartition("/")[2]: v for name, v in logged.items()}}
 

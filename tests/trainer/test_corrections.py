@@ -1,6 +1,8 @@
 """What the loss makes of a sampler that is not the trainer, against formulas written out slowly."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -8,19 +10,28 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from trainer_kit import steps, weights
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from agentgym.engines.base import Generation, Sampling
+from agentgym.engines.transformers import TransformersEngine
+from agentgym.envs import Env
 from agentgym.errors import ConfigError
+from agentgym.rendering import Renderer
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.corrections import (
     ROUNDING,
     CorrectionMode,
     CorrectionSettings,
     Opinions,
-    correction_weights,
+    correct,
     derived,
     mismatch,
 )
+from agentgym.trainer.grpo import AgentGRPOTrainer
+from agentgym.trainer.logprobs import TokenLogprobs
 from agentgym.trainer.losses import FlatTokens, LossSettings, Normalizer, policy_loss
+from agentgym.trainer.packing import PackedBatch
 
 MODES = get_args(CorrectionMode)
 logprob = st.floats(-12, 0, width=32)
@@ -42,6 +53,10 @@ def opinions_of(rows: list[list[tuple[float, float, float]]], sign: float = -1.0
     )
 
 
+def weights_of(opinions: Opinions, settings: CorrectionSettings) -> torch.Tensor | None:
+    return correct(opinions, settings).weights
+
+
 def slowly(rows: list[list[tuple[float, float, float]]], settings: CorrectionSettings) -> Any:
     """The definition, token by token."""
     low = 0.0 if settings.minimum is None else settings.minimum
@@ -57,7 +72,7 @@ def slowly(rows: list[list[tuple[float, float, float]]], settings: CorrectionSet
             weight = {
                 "none": 1.0,
                 "truncate": min(max(judged, low), settings.maximum),
-                "mask": ratio if low <= judged <= settings.maximum else 0.0,
+                "mask": min(ratio, settings.maximum) if low <= judged <= settings.maximum else 0.0,
             }[settings.mode.rpartition("_")[2]]
             threshold = settings.off_policy_threshold
             found.append(0.0 if threshold is not None and distance > threshold else weight)
@@ -75,7 +90,7 @@ def test_weights_are_those_of_the_definition(
 ):
     """Every mode, with and without a lower bound and the mask of what is off policy."""
     settings = CorrectionSettings(mode=mode, minimum=minimum, off_policy_threshold=threshold)
-    weights = correction_weights(opinions_of(rows), settings)
+    weights = weights_of(opinions_of(rows), settings)
 
     if weights is None:
         assert (mode, threshold) == ("none", None)
@@ -88,7 +103,7 @@ def test_success_is_never_too_far_off_policy(rows: list[list[tuple[float, float,
     """Only failures of a policy that is gone are left out."""
     settings = CorrectionSettings(mode="none", off_policy_threshold=0.0)
 
-    assert correction_weights(opinions_of(rows, sign=1.0), settings).min() == 1.0  # type: ignore[union-attr]
+    assert weights_of(opinions_of(rows, sign=1.0), settings).min() == 1.0  # type: ignore[union-attr]
 
 
 @given(sequences, st.sampled_from(MODES))
@@ -96,7 +111,7 @@ def test_a_sampler_that_agrees_changes_no_bit(
     rows: list[list[tuple[float, float, float]]], mode: CorrectionMode
 ):
     same = [[(current, old, old) for current, old, _ in row] for row in rows]
-    weights = correction_weights(opinions_of(same), CorrectionSettings(mode=mode))
+    weights = weights_of(opinions_of(same), CorrectionSettings(mode=mode))
 
     assert weights is None or bool((weights == 1.0).all())
 
@@ -105,19 +120,49 @@ def test_what_rounding_makes_of_a_batch_changes_no_bit():
     """Else the update would depend on which turns happened to be sampled at once."""
     rows = [[(-1.0, -1.0, -1.0 + noise)] for noise in (-9e-5, -1e-7, 2e-6, 9e-5)]
 
-    assert correction_weights(opinions_of(rows), CorrectionSettings()).tolist() == [1.0] * 4  # type: ignore[union-attr]
+    assert weights_of(opinions_of(rows), CorrectionSettings()).tolist() == [1.0] * 4  # type: ignore[union-attr]
 
 
 def test_a_long_trajectory_survives_the_rounding_of_half_precision():
-    """4,000 tokens, each off by 0.02: the product of the ratios would be out of any bounds."""
-    noise = np.random.default_rng(0).normal(0.01, 0.02, size=(32, 4000))
+    """4,000 tokens, each off by 0.02: the product of the ratios is out of bounds in many."""
+    noise = np.random.default_rng(0).normal(0.0, 0.02, size=(64, 4000))
     rows = [[(-1.0, -1.0 + float(n), -1.0) for n in row] for row in noise]
-    masked = correction_weights(opinions_of(rows), CorrectionSettings(mode="sequence_mask"))
+    found = correct(opinions_of(rows), CorrectionSettings(mode="sequence_mask"))
 
-    summed = np.exp(np.clip(noise.sum(axis=1), -20, 20))
-    assert (summed > 2.0).all()
-    assert masked is not None
-    assert (masked > 0).all()
+    assert (np.exp(noise.sum(axis=1)) > 2.0).mean() > 0.2
+    assert found.weights is not None
+    assert bool((found.weights > 0).all())
+
+
+def test_one_token_gone_wrong_in_a_long_trajectory_is_bounded_by_every_mode():
+    """The mean over a thousand tokens hides it from the bounds of a trajectory."""
+    rows = [[(-1.0, -1.0, -1.0)] * 999 + [(-1.0, -1.0, -19.0)]]
+    for mode in ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"):
+        weights = weights_of(opinions_of(rows), CorrectionSettings(mode=mode))
+        assert weights is not None
+        assert weights.max() <= 2.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_is_called_clipped_that_no_bound_has_changed(mode: CorrectionMode):
+    rows = [[(-1.0, -1.0 + n / 100, -1.0) for n in range(-5, 6)]]
+    tame, wild = opinions_of(rows), opinions_of([*rows, [(-1.0, 1.0, -1.0)]])
+    settings = CorrectionSettings(mode=mode)
+
+    def clipped(opinions: Opinions) -> float:
+        found = correct(opinions, settings)
+        return mismatch(opinions, found, is_whole=True)["clipped_fraction"].sum().item()
+
+    assert clipped(tame) == 0
+    assert clipped(wild) == (mode != "none")
+
+
+def test_a_figure_by_trajectory_needs_all_of_it():
+    """Its traces may lie in several micro-batches; half of them say something else."""
+    opinions = opinions_of([[(-1.0, -1.0, -2.0)]])
+    found = correct(opinions, CorrectionSettings())
+
+    assert "chi2_sequence" not in mismatch(opinions, found, is_whole=False)
 
 
 def loss_of(weights: torch.Tensor | None, **settings: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -154,8 +199,7 @@ def test_figures_of_a_mismatch_written_out():
     """Two sequences; perplexities and sample size follow from the means."""
     rows = [[(-1.0, -1.0, -1.5), (-2.0, -2.0, -1.0)], [(-0.5, -0.5, -0.5)]]
     opinions = opinions_of(rows)
-    weights = correction_weights(opinions, CorrectionSettings())
-    values = mismatch(opinions, weights)
+    values = mismatch(opinions, correct(opinions, CorrectionSettings()), is_whole=True)
     means = {name: value.mean().item() for name, value in values.items()}
     figures = {**means, **derived(means)}
 
@@ -178,6 +222,7 @@ def test_figures_of_a_mismatch_written_out():
     ("settings", "said"),
     [
         ({"rollout_correction_max": 0.5}, "rollout_correction_max"),
+        ({"rollout_correction_max": float("inf")}, "rollout_correction_max"),
         ({"rollout_correction_min": 1.5}, "rollout_correction_min"),
         ({"rollout_correction": "sum"}, "sum"),
         ({"vllm_importance_sampling_mode": "token_mask"}, "rollout_correction"),
@@ -202,3 +247,85 @@ def test_what_judges_a_trajectory_sees_all_of_it(settings: dict[str, Any], whole
     args = AgentGRPOConfig(use_cpu=True, max_steps=1, **settings)
 
     assert args.plan_settings(padding=False).keep_whole is whole
+
+
+class Drifting(TransformersEngine):
+    """Reports log-probabilities that are not the policy's."""
+
+    async def generate(
+        self, prompt_ids: tuple[int, ...], sampling: Sampling, *, session: str
+    ) -> Generation:
+        said = await super().generate(prompt_ids, sampling, session=session)
+        random = np.random.default_rng(sampling.seed % 2**32)
+        noise = random.normal(random.normal(0, 1.5), 0.5, len(said.logprobs))
+        off = np.minimum(np.asarray(said.logprobs) + noise, 0)
+        return replace(said, logprobs=tuple(off.tolist()))
+
+
+class Counted(AgentGRPOTrainer):
+    """Counts forward passes of the policy by whether they have a gradient."""
+
+    def compute_logprobs(
+        self, model: torch.nn.Module, batch: PackedBatch, *, with_entropy: bool = False
+    ) -> TokenLogprobs:
+        counts = vars(self).setdefault("counts", {True: 0, False: 0})
+        counts[torch.is_grad_enabled()] += 1
+        return super().compute_logprobs(model, batch, with_entropy=with_entropy)
+
+
+@pytest.mark.parametrize("mode", ["none", "token_truncate", "sequence_mask"])
+@pytest.mark.parametrize(
+    ("settings", "without", "with_gradient"),
+    [
+        ({}, 0, 1),
+        ({"num_iterations": 2, "max_steps": 2}, 0, 2),
+        ({"steps_per_generation": 2, "max_steps": 2, "num_iterations": 1}, 1, 2),
+    ],
+    ids=["fresh", "two passes", "two parts"],
+)
+def test_fresh_data_need_no_pass_of_their_own(
+    make_args: Callable[..., AgentGRPOConfig],
+    make_model: Callable[[], Qwen3ForCausalLM],
+    words_env: type[Env],
+    chatty: Renderer,
+    tokenizer: PreTrainedTokenizerFast,
+    mode: str,
+    settings: dict[str, Any],
+    without: int,
+    with_gradient: int,
+):
+    """The first update computes what the correction compares with; only later parts are scored."""
+    trainer = Counted(
+        make_model(),
+        make_args(rollout_correction=mode, skip_zero_advantage=False, **settings),
+        env=words_env,
+        renderer=chatty,
+        processing_class=tokenizer,
+    )
+    trainer.train()
+
+    assert vars(trainer)["counts"] == {True: with_gradient, False: without}
+
+
+@pytest.mark.parametrize(
+    "mode", ["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
+)
+def test_figures_and_update_do_not_depend_on_the_split(
+    make_trainer: Callable[..., AgentGRPOTrainer], mode: str
+):
+    """A sampler that is far off: every weight counts, and so does every figure."""
+
+    def run(budget: int) -> tuple[torch.Tensor, dict[str, float]]:
+        engine = Drifting(make_trainer().policy)
+        trainer = make_trainer(
+            {"engine": engine}, token_budget=budget, rollout_correction=mode, optim="sgd"
+        )
+        trainer.train()
+        (row,) = steps(trainer)
+        return weights(trainer), {k: v for k, v in row.items() if k.startswith("rollout_corr")}
+
+    (whole, figures), (split, parts) = run(100_000), run(90)
+    assert torch.cosine_similarity(whole, split, dim=0) >= 0.99999
+    assert torch.allclose(whole, split, atol=1e-4)
+    assert figures["rollout_correction/clipped_fraction"] > 0
+    assert parts == pytest.approx(figures, rel=1e-3, abs=1e-5)

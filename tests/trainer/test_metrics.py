@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.trainer.corrections import Opinions
+from agentgym.trainer.corrections import CorrectionSettings, Opinions, correct
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.evaluation import evaluation_metrics
 from agentgym.trainer.losses import LossOutput, Mean
@@ -162,8 +162,9 @@ def opinions(trainer: list[float], sampler: list[float]) -> Opinions:
 def test_the_mismatch_between_sampler_and_trainer():
     """Over trained tokens only: mean and largest absolute difference."""
     metrics = StepMetrics()
-    metrics.add_mismatch(opinions([-1.0, -1.0, -5.0], [-1.0, -1.0, -1.0]))
-    metrics.add_mismatch(opinions([], []))
+    for tokens in (opinions([-1.0, -1.0, -5.0], [-1.0, -1.0, -1.0]), opinions([], [])):
+        found = correct(tokens, CorrectionSettings())
+        metrics.add_mismatch(tokens, found, is_whole=True)
 
     figures = metrics.over(Alone())
     assert figures["sampling/logp_diff_mean"] == pytest.approx(4 / 3)
