@@ -167,10 +167,8 @@ class Ground:
 
 @pytest.fixture(scope="session")
 def ground() -> Iterator[Ground]:
-    """The server: a short queue, adapters, compact JSON."""
-    compact = '{"backend": "xgrammar", "disable_any_whitespace": true}'
-    extra = ("--max-num-queued-reqs", "24", "--structured-outputs-config", compact)
-    extra += ("--enable-prompt-tokens-details",)
+    """The server: a short queue, and adapters."""
+    extra = ("--max-num-queued-reqs", "24", "--enable-prompt-tokens-details")
     ground = Ground(settings_for(PATH, max_context=CONTEXT, lora_rank=8, extra=extra))
     ground.start()
     yield ground

@@ -16,7 +16,7 @@ class VllmSettings:
     """
 
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """Of weights and computation; `auto` = as the model is stored, float32 as bfloat16 on GPUs."""
+    """Of weights and computation; `auto` = as the model is stored, on GPUs float32 as bfloat16."""
     max_context: int | None = None
     """Longest prompt plus completion, in tokens; `None` = what the model was made for."""
     kv_cache_bytes: int | None = None

@@ -13,6 +13,10 @@ _CPU_BLOCK = 32
 """Tokens; vLLM's own 128 on CPU is longer than many prompts, which are then never shared."""
 
 
+_COMPACT_JSON = '{"backend": "xgrammar", "disable_any_whitespace": true}'
+"""A policy that may put in any white space may put it in for ever."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """How to serve a model."""
@@ -51,6 +55,7 @@ def server_argv(settings: ServerSettings) -> list[str]:
         "--worker-extension-cls": EXTENSION,
         "--weight-transfer-config": f'{{"backend": "{backend}"}}',
         "--middleware": GUARD,
+        "--structured-outputs-config": _COMPACT_JSON,
         "--uvicorn-log-level": "warning",
         "--max-model-len": settings.max_context,
         "--kv-cache-memory-bytes": settings.kv_cache_bytes,
@@ -58,7 +63,8 @@ def server_argv(settings: ServerSettings) -> list[str]:
     flags = ["--enable-scale-out", "--enable-prefix-caching"]
     if not settings.on_gpu:
         options["--block-size"] = _CPU_BLOCK
-        flags.append("--enforce-eager")
+        # A prompt with a seed that takes several steps kills vLLM's engine on CPU.
+        flags += ["--enforce-eager", "--no-enable-chunked-prefill"]
     if settings.lora_rank:
         options["--max-lora-rank"] = settings.lora_rank
         flags.append("--enable-lora")

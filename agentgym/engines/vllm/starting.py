@@ -4,6 +4,7 @@ vLLM seeds every random generator, replaces `torch.set_num_threads` and reads th
 it starts; a trainer in the same process must not notice.
 """
 
+import json
 import os
 import random
 from collections.abc import Iterator, Mapping
@@ -94,8 +95,8 @@ def _build(model: str, settings: VllmSettings) -> Any:
     from vllm.v1.engine.llm_engine import LLMEngine
     from vllm.v1.executor import Executor
 
-    device = _for_cpu(settings) if on_cpu() else _for_gpu(settings)
-    config = EngineArgs(**_common(model, settings), **device).create_engine_config()
+    device = _for_cpu(model, settings) if on_cpu() else _for_gpu(settings)
+    config = EngineArgs(**_common(model, settings) | device).create_engine_config()
     executor = Executor.get_class(config)
     return LLMEngine(config, executor, log_stats=False, multiprocess_mode=False)
 
@@ -131,7 +132,8 @@ def _common(model: str, settings: VllmSettings) -> dict[str, Any]:
     return arguments
 
 
-def _for_cpu(settings: VllmSettings) -> dict[str, Any]:
+def _for_cpu(model: str, settings: VllmSettings) -> dict[str, Any]:
+    """Arguments for a CPU, where vLLM fails at a prompt with a seed that takes several steps."""
     import torch
 
     # Attention of small bfloat16 models may be the first to use the tile unit of a CPU, and ends
@@ -140,8 +142,17 @@ def _for_cpu(settings: VllmSettings) -> dict[str, Any]:
     return {
         "kv_cache_memory_bytes": settings.kv_cache_bytes or _CPU_KV_CACHE_BYTES,
         "block_size": settings.cpu_block_size,
+        "enable_chunked_prefill": False,
+        "dtype": _stored_dtype(model) if settings.dtype == "auto" else settings.dtype,
         "enforce_eager": settings.enforce_eager is not False,
     }
+
+
+def _stored_dtype(model: str) -> str:
+    """vLLM's `auto` makes bfloat16 of float32, which is no faster here, and not what is trained."""
+    path = Path(model) / "config.json"
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return "float32" if "float32" in (stored.get("dtype"), stored.get("torch_dtype")) else "auto"
 
 
 def _for_gpu(settings: VllmSettings) -> dict[str, Any]:
