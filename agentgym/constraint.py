@@ -23,7 +23,8 @@ class Constraint(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     regex: str | None = None
-    """The whole turn matches it."""
+    """The whole turn matches it; no look-around and no back-references. `\\w` and `\\d` mean all
+    scripts, in more or less recent versions of Unicode: rather write `[0-9]`."""
     json_schema: dict[str, Any] | None = None
     """The whole turn is one JSON value that is valid under it."""
 
