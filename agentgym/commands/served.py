@@ -115,9 +115,8 @@ async def _refuse_other_tokens(client: JsonClient, facts: Facts, language: Langu
 
 
 def _refuse_short_context(url: str, facts: Facts, max_tokens: int) -> None:
-    if max_tokens >= facts.max_model_len:
+    if max_tokens > facts.max_model_len:
         raise ConfigError(
-            f"--max-tokens {max_tokens} leaves no room for a prompt in the {facts.max_model_len} "
-            f"tokens of context that {url} serves: lower it, or start the server with a higher "
-            "--max-context"
+            f"--max-tokens {max_tokens} is more than the {facts.max_model_len} tokens of context "
+            f"that {url} serves: lower it, or start the server with a higher --max-context"
         )

@@ -146,6 +146,7 @@ class JsonClient:
         self._patience = patience
         self._pace = _Pace(patience.between_s)
         self._link: _Link | None = None
+        self._left: list[_Link] = []
 
     @property
     def url(self) -> str:
@@ -210,17 +211,18 @@ class JsonClient:
 
     async def aclose(self) -> None:
         """Close the connections; a later call opens new ones."""
-        link, self._link = self._link, None
-        if link is not None and link.loop is asyncio.get_running_loop():
-            await link.session.close()
-            await link.calls.close()
+        links = [*self._left, *([self._link] if self._link else [])]
+        self._link, self._left = None, []
+        for link in links:
+            if link.loop is asyncio.get_running_loop() or link.loop.is_closed():
+                await link.session.close()
+                await link.calls.close()
 
     def _linked(self) -> _Link:
         loop = asyncio.get_running_loop()
         if self._link is None or self._link.loop is not loop:
             if self._link is not None:
-                self._link.session.detach()
-                self._link.calls.detach()
+                self._left.append(self._link)
             requests = self._open(aiohttp.TCPConnector(limit=0))
             calls = self._open(aiohttp.TCPConnector(limit=0, force_close=True))
             slots = asyncio.Semaphore(self._patience.concurrency)
