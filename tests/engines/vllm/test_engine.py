@@ -199,6 +199,16 @@ async def test_later_turns_find_what_earlier_ones_computed(local: Local) -> None
     assert in_a_group == 7 * 96
 
 
+async def test_more_prompts_than_a_step_takes(local: Local) -> None:
+    """vLLM would cut one of them in two, and on CPU fail at its seed."""
+    prompts = [prompt_of(seed, 450) for seed in range(12)]
+    answers = await asyncio.gather(
+        *[local.ask(prompt, session=str(i), seed=i) for i, prompt in enumerate(prompts)]
+    )
+
+    assert max(map(local.error, prompts, answers)) < EXACT
+
+
 def test_event_loops_may_come_and_go(local: Local) -> None:
     async def turn(seed: int) -> Generation:
         return await local.ask(PROMPT, seed=seed)
