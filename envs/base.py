@@ -40,7 +40,8 @@ class Env(gymnasium.Env[Observation, Any]):
     Define `reset` and `step`, or `areset` and `astep`; `step` always gets an assistant `Message`.
     What the loop reads of `info`: `tool_results` (list of `ToolResult`, each step), `rewards` (by
     name, `None` = unscored, on the last step), `stop_reason` (a `StopReason`), `report` (JSON
-    values for the record). Randomness comes from `self.np_random`, which is seeded before `reset`.
+    values for the record), `constraint` (of the next turn; see `Constraint`). Randomness comes from
+    `self.np_random`, which is seeded before `reset`.
     """
 
     metadata = {"render_modes": []}
