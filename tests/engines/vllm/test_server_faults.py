@@ -55,7 +55,7 @@ async def test_a_server_that_stands_still_fails_the_turn_in_time(
     """Also if only the engine core does, behind a server that goes on saying it is healthy."""
     bench = bench_at(ground, QUICK)
     prompt = prompt_of(1)
-    before = await bench.ask(prompt)
+    before = await bench_at(ground, DEADLINES).ask(prompt)
     turn = asyncio.create_task(bench.ask(prompt, session="t", max_tokens=450))
     await asyncio.sleep(0.2)
     with stopped(ground, core_only=core_only):
