@@ -277,3 +277,12 @@ def test_programs_that_nobody_trusts_earn_what_their_answers_are_worth(tmp_path:
     assert set(worth.values()) == {"0.00"}
     assert len(worth) == 4
     assert "sorted: [1, 2, 3]" in output
+
+
+def test_a_verdict_is_json_and_only_the_thought_is_trained(tmp_path: Path) -> None:
+    """A policy that has never seen JSON gives nothing else where it is asked for it."""
+    output = run(sys.executable, EXAMPLES / "08_structured_outputs.py", cwd=tmp_path)
+    said = re.findall(r"^\d +(\w+)  '(.*?)(?:<.*>)?'$", output, re.MULTILINE)
+
+    assert [mask for mask, _ in said] == ["trained", "form"] * 3
+    assert all(set(json.loads(text)) == {"sure", "digit"} for mask, text in said if mask == "form")
