@@ -1,10 +1,12 @@
 """What the agent loop costs on top of vLLM, and what prefix caching saves it.
 
-The same turns are sampled by vLLM's own offline `LLM.generate`, given all at once, and by
-`VllmEngine`, asked for one by one by as many coroutines, with the same prompts, seeds and lengths.
-Then trajectories of three turns, in groups, with prefix caching and without. Contestants take turns
-in every round, so that a busy machine slows all alike; medians of the ratios are the figures to
-read. All share one vLLM, since a process can have only one.
+Turns are sampled by vLLM's `LLMEngine` alone, given all at once and stepped in a plain loop, which
+is what `LLM.generate` does behind its progress bar, and by `VllmEngine`, asked by as many
+coroutines. Both get turns of the same seeds and lengths over random prompts of one length; the
+prompts differ, or the second would find those of the first in the cache. Then trajectories of three
+turns, in groups, as they are, and with a first token that is new in every turn, so that nothing is
+found in the cache. Contestants take turns in every round, so that a busy machine slows all alike;
+medians of the ratios are the figures to read. All share one vLLM: a process can have only one.
 
     VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=2 GOMP_SPINCOUNT=0 \
         python benchmarks/vllm_loop.py [MODEL] [ROUNDS]
@@ -39,7 +41,7 @@ def turns(round_number: int, vocabulary: int) -> list[Turn]:
     """Prompts that nobody has seen, in groups of 8."""
     made = []
     for index in range(NUM):
-        own = random.Random(f"{round_number} {index}")
+        own = random.Random(index)
         group = random.Random(f"{round_number} {index // 8}")
         prompt = tuple(group.choices(range(3, vocabulary), k=PROMPT_TOKENS))
         made.append(Turn(prompt, Sampling(max_tokens=own.randint(SHORTEST, LONGEST), seed=index)))
@@ -47,7 +49,7 @@ def turns(round_number: int, vocabulary: int) -> list[Turn]:
 
 
 def offline(engine: VllmEngine, asked: list[Turn]) -> int:
-    """Tokens that vLLM's own loop samples: what `LLM.generate` does once it has its prompts."""
+    """Tokens that vLLM samples alone, in the calling thread."""
     from vllm.inputs.engine import tokens_input
 
     vllm = engine._vllm
