@@ -16,8 +16,8 @@ from agentgym.engines.local import Ask, EngineStats
 from agentgym.engines.vllm.local_adapters import Adapter, LoadedAdapters
 from agentgym.engines.vllm.policy import version_of
 from agentgym.engines.vllm.refusals import WeightsRefusedError
+from agentgym.engines.vllm.replies import ConstraintRefusedError, Span, to_generation
 from agentgym.engines.vllm.replies import Reply as Sampled
-from agentgym.engines.vllm.replies import Span, to_generation
 from agentgym.engines.vllm.starting import shut_down
 from agentgym.engines.worker import Reply
 from agentgym.errors import AgentGymError, EngineError, boundary
@@ -206,7 +206,7 @@ class VllmCore:
                 with boundary(EngineError, "vLLM refuses the turn"):
                     self._add(turn)
             except AgentGymError as error:
-                turn.outcome = EngineError(" ".join(str(error).split()))
+                turn.outcome = _refusal(error, turn)
         return [turn for turn in waiting if turn.outcome is not None]
 
     def _add(self, turn: Turn) -> None:
@@ -254,6 +254,13 @@ def _params(fields: dict[str, Any]) -> Any:
     own = {"structured_outputs": StructuredOutputsParams(**structured)} if structured else {}
     kind = RequestOutputKind.FINAL_ONLY
     return SamplingParams(**(fields | own), output_kind=kind, flat_logprobs=True)
+
+
+def _refusal(error: AgentGymError, turn: Turn) -> EngineError:
+    """Whose fault it is: prompt and limits are right, or the turn would not have come here."""
+    is_constraints = turn.ask.sampling.constraint is not None and error.__cause__ is not None
+    kind = ConstraintRefusedError if is_constraints else EngineError
+    return kind(" ".join(str(error).split()))
 
 
 def _outcome(output: Any, turn: Turn) -> Generation | EngineError:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from agentgym.constraint import ConstraintError
 from agentgym.engines.base import FinishReason, Generation, Sampling
 from agentgym.errors import EngineError
 
@@ -93,14 +94,21 @@ def to_generation(reply: Reply, sampling: Sampling, versions: Mapping[str, int])
     )
 
 
+class ConstraintRefusedError(ConstraintError, EngineError):
+    """vLLM cannot enforce the constraint of a turn: the env's failure, told by an engine."""
+
+
 def finish_reason(turn: FinishedTurn, sampling: Sampling) -> FinishReason:
     """vLLM's reason in the engine's words; a stop token comes before a stop string.
 
     Raises:
+        ConstraintRefusedError: vLLM could not make a grammar of its constraint.
         EngineError: the turn did not end by itself.
     """
     if turn.reason == "length":
         return "length"
+    if turn.reason == "error" and sampling.constraint is not None and not turn.token_ids:
+        raise ConstraintRefusedError("vLLM cannot make a grammar of this constraint")
     if turn.reason != "stop" or not turn.token_ids:
         num = len(turn.token_ids)
         raise EngineError(f"vLLM ended a turn of {num} tokens with {turn.reason!r}")

@@ -11,11 +11,12 @@ from typing import Literal
 
 from agentgym.deadlines import together
 from agentgym.engines.base import Generation, Sampling
-from agentgym.engines.http import JsonClient
+from agentgym.engines.http import FailedCallError, JsonClient
 from agentgym.engines.vllm.adapters import Adapters, adapter_name
 from agentgym.engines.vllm.fleet import Server, on_all
 from agentgym.engines.vllm.health import Facts, label_of, look
 from agentgym.engines.vllm.policy import Policy, version_of
+from agentgym.engines.vllm.replies import ConstraintRefusedError
 from agentgym.engines.vllm.routing import Router
 from agentgym.engines.vllm.settings import VllmServers
 from agentgym.engines.vllm.turns import Turn, Turns
@@ -25,6 +26,7 @@ from agentgym.engines.weights import Weights
 from agentgym.errors import ConfigError, EngineError
 from agentgym.threads import in_thread, run_coroutine
 
+_BAD_REQUEST = 400
 _FOLLOW_STEP_S = 0.2
 
 
@@ -98,11 +100,17 @@ class VllmServerEngine:
 
         Raises:
             ConfigError: a server is not what is needed, or takes no such request.
+            ConstraintError: the server cannot enforce the turn's constraint.
             EngineError: the prompt does not fit, or no server gave the turn.
         """
         await self.connect()
         limit = min(sampling.max_tokens, self._room(len(prompt_ids)))
-        return await self._turns.play(Turn(prompt_ids, sampling, session, limit))
+        try:
+            return await self._turns.play(Turn(prompt_ids, sampling, session, limit))
+        except FailedCallError as error:
+            if sampling.constraint is None or error.status != _BAD_REQUEST:
+                raise
+            raise ConstraintRefusedError(str(error)) from error
 
     def release(self, session: str) -> None:
         """The trajectory is over: what still runs for it is aborted."""
