@@ -115,6 +115,7 @@ def _common(model: str, settings: VllmSettings) -> dict[str, Any]:
         "enable_prefix_caching": settings.enable_prefix_caching,
         "seed": settings.seed,
         "generation_config": "vllm",
+        "structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True},
         "logprobs_mode": "processed_logprobs",
         "async_scheduling": False,
         "skip_tokenizer_init": not has_tokenizer(model),
