@@ -4,6 +4,7 @@ The proof is for engines with weights of their own; one that samples from the tr
 cannot have others.
 """
 
+import logging
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,10 +15,12 @@ from agentgym.rollout.background import LoopThread
 from agentgym.trainer.metrics import Metrics
 from agentgym.trainer.scorer import Scorer
 from agentgym.trainer.setup import must_pad
-from agentgym.trainer.sync import Prober, WeightSync
+from agentgym.trainer.sync import Prober, SyncFigures, WeightSync
 
 if TYPE_CHECKING:
     from agentgym.trainer.grpo import AgentGRPOTrainer
+
+logger = logging.getLogger(__name__)
 
 _HALF = (torch.bfloat16, torch.float16)
 
@@ -27,6 +30,8 @@ class EngineSync:
 
     def __init__(self, trainer: "AgentGRPOTrainer", scorer: Scorer) -> None:
         args = trainer.args
+        self._trainer = trainer
+        self._seen_step = 0
         self._ranks = trainer.ranks
         self._temperature = args.temperature
         self._weights = WeightSync(trainer.policy, settings=args.sync_settings, ranks=trainer.ranks)
@@ -55,6 +60,7 @@ class EngineSync:
         assert figures is not None
         self.metrics = {"sync/version": float(version), "sync/bytes": float(figures.num_bytes)}
         if isinstance(engine, KeepsWeights):
+            self._look_at(figures)
             found = self._prober.after_update(
                 engine, loop, self._ranks, temperature=self._temperature
             )
@@ -62,3 +68,15 @@ class EngineSync:
                 self.metrics["sync/probe_max"] = found.max_abs
                 self.metrics["sync/probe_mean"] = found.mean_abs
         return version
+
+    def _look_at(self, figures: SyncFigures) -> None:
+        """A step too small for the weights' precision is no error, but nothing is learned by it."""
+        self.metrics["sync/changed"] = float(figures.num_changed)
+        stepped = self._trainer.state.global_step > self._seen_step
+        self._seen_step = self._trainer.state.global_step
+        if stepped and self._ranks.index == 0 and figures.num_bytes and not figures.num_changed:
+            logger.warning(
+                "weight update %d: none of the tensors has changed since the one before; is what "
+                "is trained among them, and learning_rate large enough for their precision?",
+                figures.version,
+            )

@@ -72,7 +72,12 @@ def refuse_model(trainer: GRPOTrainer, *, has_engine: bool) -> None:
     if not has_engine and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
         raise ConfigError(
             "the policy's weights may be spread over processes, and the built-in engine samples "
-            "from whole ones: hand in an engine of its own (engine=)"
+            "from whole ones: choose one with weights of its own (--engine vllm or vllm-server)"
+        )
+    if trainer.is_deepspeed_enabled and trainer.accelerator.state.deepspeed_plugin.zero_stage == 3:
+        raise ConfigError(
+            "DeepSpeed's stage 3 hides the weights that the engine is to be given: use stage 2, or "
+            "FSDP2"
         )
     if not has_engine:
         model: Any = trainer.model

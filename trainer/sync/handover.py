@@ -38,12 +38,18 @@ class HandedOver:
         """Everything that is put in, until the end.
 
         Raises:
-            EngineError: not everything could be gathered.
+            EngineError: not everything could be gathered, or not in time.
         """
-        while (item := self._queue.get()) is not None:
+        while (item := self._next()) is not None:
             if isinstance(item, BaseException):
                 raise EngineError(f"the weights were not gathered: {item}") from item
             yield item
+
+    def _next(self) -> Bucket | BaseException | None:
+        try:
+            return self._queue.get(timeout=max(self._ends - time.perf_counter(), 0.0))
+        except queue.Empty:
+            raise EngineError("the weights were not gathered in time (sync_timeout_s)") from None
 
     def feed(self, buckets: Iterable[Bucket], delivery: Running[Any]) -> None:
         """Put all buckets in; those that nobody will take are gathered and dropped."""

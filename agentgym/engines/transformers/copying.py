@@ -124,8 +124,20 @@ def _merged_copy(model: nn.Module) -> nn.Module:
 
         if isinstance(plain, PeftModel):
             plain = plain.merge_and_unload()
+    _own_forward(plain)
     copied: nn.Module = plain.eval().requires_grad_(False)
     return copied
+
+
+def _own_forward(model: nn.Module) -> None:
+    """Take off accelerate's wrapper, which is bound to the trained model for ever.
+
+    It comes along when the model is copied, and a copy that has it computes with the weights that
+    are trained. Without it the copy computes in the precision of its weights.
+    """
+    for module in model.modules():
+        vars(module).pop("forward", None)
+        vars(module).pop("_original_forward", None)
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:

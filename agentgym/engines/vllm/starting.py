@@ -4,9 +4,11 @@ vLLM seeds every random generator, replaces `torch.set_num_threads` and reads th
 it starts; a trainer in the same process must not notice.
 """
 
+import gc
 import json
 import os
 import random
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +43,7 @@ def start(model: str | Path, settings: VllmSettings) -> Any:
     refuse_missing_folder(str(model))
     if _running:
         raise ConfigError("this process has a vLLM engine already: close it first, or share it")
+    gc.collect()  # the last act of an engine that is over would fall into the start of this one
     with _environment({"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}, _WISHED | _ON_CPU):
         _import()
         num_processes = _num_processes()
@@ -49,6 +52,7 @@ def start(model: str | Path, settings: VllmSettings) -> Any:
                 engine = _build(str(model), settings)
                 _sample_once(engine)
         except AgentGymError as error:
+            _let_go(error)
             if num_processes == 1:
                 _clean_up()
             reason = " ".join(str(error).split())
@@ -57,6 +61,15 @@ def start(model: str | Path, settings: VllmSettings) -> Any:
             raise ConfigError(f"vLLM cannot serve {str(model)!r}: {reason}") from error
     _running.append(engine)
     return engine
+
+
+def _let_go(error: BaseException) -> None:
+    """Free what a failed start has left in frames, so that it can be collected."""
+    link: BaseException | None = error
+    while link is not None:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
+    gc.collect()
 
 
 def shut_down(engine: Any) -> None:

@@ -16,6 +16,7 @@ from agentgym.engines.transformers.copying import CopyEngine
 from agentgym.engines.weights import TensorSpec, Weights
 from agentgym.errors import ConfigError, EngineError, UsageError
 from agentgym.rollout.background import LoopThread
+from agentgym.trainer.grpo import AgentGRPOTrainer
 from agentgym.trainer.ranks import Ranks
 from agentgym.trainer.sync import SyncSettings, WeightSync
 
@@ -225,3 +226,17 @@ def test_an_update_that_failed_is_none_to_compare_with(
 
     sync.push(engine, loop, must_change=True)
     assert engine.policy_version == 2
+
+
+def test_a_copy_of_a_model_that_is_being_trained_has_a_forward_pass_of_its_own(
+    make_trainer: Callable[..., AgentGRPOTrainer], loop: LoopThread
+):
+    """Accelerate's wrapper goes with a copy, and computes with the weights of the original."""
+    trainer = make_trainer()
+    engine = CopyEngine(trainer.policy)
+    before = sampled(engine, loop)
+    change(trainer.policy)
+    after = sampled(engine, loop)
+    loop.run(engine.aclose())
+
+    assert after == before

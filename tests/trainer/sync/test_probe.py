@@ -1,0 +1,86 @@
+"""An engine that samples from other weights is found out before anything is learned from it."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from agentgym.engines.transformers.copying import CopyEngine
+from agentgym.engines.weights import Weights
+from agentgym.errors import UsageError
+from agentgym.trainer.grpo import AgentGRPOTrainer
+
+Make = Callable[..., AgentGRPOTrainer]
+
+
+class Stubborn(CopyEngine):
+    """Says that it has the new weights, and keeps its own."""
+
+    async def update_weights(self, weights: Weights | None = None) -> int:
+        assert weights is not None
+        for _ in weights.buckets():
+            pass
+        self._version = self._versions[0] = weights.version
+        return weights.version
+
+
+@pytest.fixture
+def close() -> Iterator[list[CopyEngine]]:
+    """Engines to end with the test."""
+    import asyncio
+
+    engines: list[CopyEngine] = []
+    yield engines
+    for engine in engines:
+        asyncio.run(engine.aclose())
+
+
+def test_agreement_is_logged_and_training_goes_on(make_trainer: Make, close: list[CopyEngine]):
+    engine = CopyEngine(make_trainer().policy)
+    close.append(engine)
+    trainer = make_trainer({"engine": engine}, max_steps=3, probe_every=2)
+    trainer.train()
+
+    rows = [row for row in trainer.state.log_history if "sync/version" in row]
+    assert [row["sync/version"] for row in rows] == [1, 2, 3]
+    assert ["sync/probe_max" in row for row in rows] == [True, False, True]
+    assert max(row.get("sync/probe_max", 0.0) for row in rows) < 1e-4
+    assert all(row["sync/changed"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.97])
+def test_an_engine_with_other_weights_stops_the_run_with_the_figure(
+    make_trainer: Make, close: list[CopyEngine], factor: float
+):
+    """Also where they are nearly the same."""
+    policy = make_trainer().policy
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.mul_(factor)
+    engine = Stubborn(policy)
+    close.append(engine)
+    trainer = make_trainer({"engine": engine}, max_steps=2)
+
+    with pytest.raises(UsageError, match=r"differ from the trainer's by \S+ nats .*probe_max_abs"):
+        trainer.train()
+    assert trainer.state.global_step == 0
+
+
+def test_where_nothing_is_compared_nothing_is_found(make_trainer: Make, close: list[CopyEngine]):
+    engine = Stubborn(make_trainer().policy)
+    close.append(engine)
+    make_trainer({"engine": engine}, max_steps=2, probe_every=0).train()
+
+
+def test_a_step_that_changes_nothing_is_told(
+    make_trainer: Make, close: list[CopyEngine], caplog: pytest.LogCaptureFixture
+):
+    """Sampling would stay on the old policy, and everything would look fine."""
+    engine: Any = CopyEngine(make_trainer().policy)
+    close.append(engine)
+    with caplog.at_level(logging.WARNING):
+        make_trainer({"engine": engine}, max_steps=2, learning_rate=0.0).train()
+
+    assert "none of the tensors has changed" in caplog.text
