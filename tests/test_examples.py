@@ -199,7 +199,8 @@ def test_the_policy_learns_the_new_env(tmp_path: Path) -> None:
 def test_the_custom_parts_train(tmp_path: Path) -> None:
     """The command of the example's docstring, shortened."""
     [command] = commands_in(CUSTOM)
-    _, metrics = train(*command[1:], "--steps", "2", "--eval-tasks", "4", "--num-tasks", "2", cwd=tmp_path)
+    shortened = ("--steps", "2", "--eval-tasks", "4", "--num-tasks", "2")
+    _, metrics = train(*command[1:], *shortened, cwd=tmp_path)
 
     assert len(metrics) == 2
     assert all(0 <= row["rewards/one_number/mean"] <= 1 for row in metrics)

@@ -17,7 +17,7 @@ class Deadlines:
     """For one turn, the queue included, weight updates not."""
     hung_s: float = 60.0
     """A server that says nothing for so long is not waited for: longer than a step of the model."""
-    gone_s: float = 120.0
+    gone_s: float = 60.0
     """For a server that was there to come back, or for another one to take over."""
     update_s: float = 600.0
     """For all servers to have new weights."""
