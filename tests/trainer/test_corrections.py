@@ -1,5 +1,6 @@
 """What the loss makes of a sampler that is not the trainer, against formulas written out slowly."""
 
+import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -321,6 +322,7 @@ def test_figures_and_update_do_not_depend_on_the_split(
             {"engine": engine}, token_budget=budget, rollout_correction=mode, optim="sgd"
         )
         trainer.train()
+        asyncio.run(engine.aclose())
         (row,) = steps(trainer)
         return weights(trainer), {k: v for k, v in row.items() if k.startswith("rollout_corr")}
 

@@ -89,7 +89,7 @@ async def other_tokens(request: web.Request) -> web.StreamResponse:
     ("fake", "flags", "needle"),
     [
         (FakeVllm(model="another"), "", "serves 'another', and this is a run of"),
-        (FakeVllm(model="x"), "--server-model x", "--max-tokens 512 leaves no"),
+        (FakeVllm(model="x"), "--server-model x", "--max-tokens 512 is more than the 64 tokens"),
         (FakeVllm(model="x"), "--server-model y", "serves x, not y"),
     ],
 )
