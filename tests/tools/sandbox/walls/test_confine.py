@@ -70,7 +70,7 @@ def cut_short(d: Decoys) -> None:
 
 
 def renice(d: Decoys) -> None:
-    os.setpriority(os.PRIO_PROCESS, d.process.pid, 5)
+    os.setpriority(os.PRIO_PROCESS, d.process.pid, os.nice(0) + 5)
 
 
 def reschedule(d: Decoys) -> None:
@@ -86,7 +86,7 @@ def limit(d: Decoys) -> None:
 
 
 def wait_on_purpose(d: Decoys) -> str:
-    return "slow" if os.nice(7) == 7 else ""
+    return "slow" if os.nice(0) < os.nice(7) else ""
 
 
 def use_socket_file(d: Decoys) -> str:
