@@ -263,7 +263,7 @@ class AgentGRPOConfig(GRPOConfig):
         LOSSES.get(self.loss_type)
         ADVANTAGES.get(self.advantage_estimator)
         refuse_out_of_range(vars(self))
-        assert self.correction_settings
+        self._check_correction()
         refuse_bad_weights(self.reward_weights or {})
         self._check_staleness()
         if not Range(0, above=True).holds(self.temperature):
@@ -271,6 +271,10 @@ class AgentGRPOConfig(GRPOConfig):
                 f"temperature={self.temperature!r} must be above 0 and finite: a greedy group has "
                 "no spread"
             )
+
+    def _check_correction(self) -> None:
+        """Its settings judge themselves when they are made."""
+        _ = self.correction_settings
 
     def _check_staleness(self) -> None:
         if self.staleness and self.curriculum:

@@ -9,10 +9,9 @@ from typing import Any
 from agentgym.engines.http import FailedCallError, UnreachableError
 from agentgym.engines.vllm.fleet import Server, outcomes
 from agentgym.engines.vllm.health import label_of
+from agentgym.engines.vllm.refusals import REFUSED
 from agentgym.errors import EngineError
 
-REFUSED = "weights refused"
-"""How the servers' extension begins what it says of weights that are not those of the model."""
 _STEP_S = 0.25
 
 

@@ -15,8 +15,9 @@ from agentgym.engines.http import FailedCallError
 from agentgym.engines.vllm.fleet import Server, on_all, outcomes, said
 from agentgym.engines.vllm.health import HOW_TO_START, label_of, until_alive
 from agentgym.engines.vllm.policy import Policy
+from agentgym.engines.vllm.refusals import REFUSED
 from agentgym.engines.vllm.settings import VllmServers
-from agentgym.engines.vllm.swapping import REFUSED, Swap
+from agentgym.engines.vllm.swapping import Swap
 from agentgym.engines.vllm.transfer import Sender, sender_for
 from agentgym.engines.weights import Bucket, Weights
 from agentgym.errors import ConfigError, EngineError
