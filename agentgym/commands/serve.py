@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 from importlib.util import find_spec
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +17,8 @@ from agentgym.commands import Command
 from agentgym.config import Config
 from agentgym.engines.loading import refuse_missing_folder
 from agentgym.engines.vllm.launching import Launch, run_server
-from agentgym.engines.vllm.ports import refuse_taken_port
+from agentgym.engines.vllm.nccl import refuse_without_gpu
+from agentgym.engines.vllm.ports import is_loopback, refuse_taken_port
 from agentgym.engines.vllm.server_command import (
     KEY_VARIABLE,
     ServerSettings,
@@ -56,8 +56,8 @@ class ServeConfig(Config):
     kv_cache_gb: float | None = Field(None, gt=0, allow_inf_nan=False)
     """GiB for the key/value cache. (default: 1 on a CPU, vLLM's share of the memory on a GPU)"""
     transfer: Literal["auto", "shm", "gloo", "nccl"] = "auto"
-    """How a trainer's weights come: shm from this machine, gloo from any, nccl from GPU to GPU;
-    auto is nccl on a GPU, else shm."""
+    """How a trainer's weights come: shm from this machine, gloo from any, nccl from any from GPU to
+    GPU; auto is shm if only this machine reaches --host, else nccl on a GPU and gloo without."""
     lora_rank: int = Field(0, ge=0)
     """Highest rank of LoRA adapters that a trainer may send; 0 = none."""
     threads: int | None = Field(None, ge=1)
@@ -74,6 +74,8 @@ def serve(settings: ServeConfig) -> int:
     refuse_missing_folder(model)
     if find_spec("vllm") is None:
         raise MissingExtraError("agentgym serve", "vllm")
+    if settings.transfer == "nccl":
+        refuse_without_gpu()
     key = _key(settings)
     refuse_taken_port(settings.host, settings.port)
     server = _server(settings, model)
@@ -130,7 +132,7 @@ def _key(settings: ServeConfig) -> str | None:
     key = os.environ.get(KEY_VARIABLE)
     if settings.key_file is not None:
         key = _key_of(settings.key_file)
-    if not key and not _is_loopback(settings.host):
+    if not key and not is_loopback(settings.host):
         raise ConfigError(
             f"--host {settings.host}: others could change the server's weights; give it a key with "
             f"{KEY_VARIABLE} or --key-file"
@@ -150,13 +152,6 @@ def _key_of(path: Path) -> str:
     if not key:
         raise ConfigError(f"--key-file {str(path)!r} is empty: remove it to get a new key")
     return key
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _url(host: str, port: int) -> str:

@@ -8,7 +8,6 @@ import mmap
 import os
 from abc import abstractmethod
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, ClassVar
 
 import torch
@@ -17,13 +16,16 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferInitInfo,
     WeightTransferUpdateInfo,
 )
+from vllm.utils.nccl import unpinned_nccl_env
 
 from agentgym.engines.vllm.buffers import Entry, views
-from agentgym.engines.vllm.gloo import gloo_group, meeting_place
+from agentgym.engines.vllm.gloo import GlooCarrier
+from agentgym.engines.vllm.line import Carrier, Line, Seat, meeting_place
 from agentgym.engines.vllm.loading import ServedModel, served_model
+from agentgym.engines.vllm.nccl import NcclCarrier
 from agentgym.engines.vllm.refusals import Loaded
 from agentgym.engines.vllm.staged import Staging
-from agentgym.engines.vllm.transfer import GLOO, SHM
+from agentgym.engines.vllm.transfer import GLOO, NCCL, SHM
 
 
 @dataclass
@@ -32,7 +34,7 @@ class NoInit(WeightTransferInitInfo):  # type: ignore[misc]
 
 
 @dataclass
-class GlooInit(WeightTransferInitInfo):  # type: ignore[misc]
+class LineInit(WeightTransferInitInfo):  # type: ignore[misc]
     """Where the trainer waits."""
 
     host: str
@@ -55,7 +57,12 @@ class BufferUpdate(WeightTransferUpdateInfo):  # type: ignore[misc]
 
 
 class StagedEngine(WeightTransferEngine):  # type: ignore[misc]
-    """Collects an update and swaps it in at its end."""
+    """Collects an update in the host's memory and swaps it in at its end.
+
+    A GPU has no room for the weights twice, as vLLM gives what it can to keys and values; from
+    here they are loaded as from a file at the start. Every worker holds the whole checkpoint, and
+    takes its part when it loads.
+    """
 
     init_info_cls: ClassVar[type] = NoInit
     update_info_cls: ClassVar[type] = BufferUpdate
@@ -84,11 +91,12 @@ class StagedEngine(WeightTransferEngine):  # type: ignore[misc]
         staging = self._take()
         buffer = self.receive(update_info)
         staging.add(views(buffer, update_info.entries).items())
+        staging.to_host()
         self._staging = staging
 
     @abstractmethod
     def receive(self, update_info: BufferUpdate) -> torch.Tensor:
-        """[bytes] uint8: the bucket, valid until the update is over."""
+        """[bytes] uint8, on any device: the bucket, valid until the update is over."""
 
     def finish_weight_update(self) -> None:
         """Serve what was staged.
@@ -129,40 +137,63 @@ class ShmEngine(StagedEngine):
         return torch.frombuffer(mapped, dtype=torch.uint8)
 
 
-class GlooEngine(StagedEngine):
-    """Takes buckets from the trainer over TCP."""
+class LineEngine(StagedEngine):
+    """Takes buckets that the trainer broadcasts."""
 
-    init_info_cls: ClassVar[type] = GlooInit
+    init_info_cls: ClassVar[type] = LineInit
+    carrier: ClassVar[Carrier]
 
-    _group: Any = None
+    _line: Line | None = None
 
-    def init_transfer_engine(self, init_info: GlooInit) -> None:
-        """Join the trainer's group; an earlier one is left."""
-        self._group = None
+    def init_transfer_engine(self, init_info: LineInit) -> None:
+        """Join the trainer's line; an earlier one is left."""
+        self._leave()
         config = self.parallel_config
         own = config.data_parallel_index * config.world_size + config.rank
-        timeout = timedelta(seconds=init_info.timeout_s)
-        store = meeting_place(init_info.host, init_info.port, is_host=False, timeout=timeout)
-        self._group = gloo_group(
-            store,
-            init_info.rank_offset + own,
-            init_info.world_size,
+        seat = Seat(
             host=init_info.host,
-            timeout=timeout,
+            rank=init_info.rank_offset + own,
+            world_size=init_info.world_size,
+            timeout_s=init_info.timeout_s,
         )
+        store = meeting_place(
+            seat.host, init_info.port, is_host=False, timeout_s=init_info.timeout_s
+        )
+        line = Line(store, seat, self.carrier)
+        line.join()
+        self._line = line
 
     def receive(self, update_info: BufferUpdate) -> torch.Tensor:
         """[bytes] what the trainer broadcasts."""
-        if self._group is None:
+        if self._line is None:
             raise ValueError("the trainer has not connected: /init_weight_transfer_engine is first")
-        buffer = torch.empty(update_info.num_bytes, dtype=torch.uint8)
-        self._group.broadcast(buffer, 0).wait()
+        device = self.device if self.carrier.on_gpu else torch.device("cpu")
+        buffer = torch.empty(update_info.num_bytes, dtype=torch.uint8, device=device)
+        with unpinned_nccl_env():  # what vLLM sets for its own groups would not fit the trainer's
+            self._line.broadcast(buffer)
         return buffer
 
     def shutdown(self) -> None:
-        """Leave the group."""
+        """Leave the line."""
         super().shutdown()
-        self._group = None
+        self._leave()
+
+    def _leave(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.cut()
 
 
-BACKENDS: dict[str, type[StagedEngine]] = {SHM: ShmEngine, GLOO: GlooEngine}
+class GlooEngine(LineEngine):
+    """Over TCP."""
+
+    carrier = GlooCarrier()
+
+
+class NcclEngine(LineEngine):
+    """From GPU to GPU."""
+
+    carrier = NcclCarrier()
+
+
+BACKENDS: dict[str, type[StagedEngine]] = {SHM: ShmEngine, GLOO: GlooEngine, NCCL: NcclEngine}

@@ -21,7 +21,7 @@ from vllm.model_executor.model_loader.reload.inplace import reload_weights
 from agentgym.engines.loading import refuse_missing_folder
 from agentgym.engines.vllm.checkpoint import files_of, read_specs
 from agentgym.engines.vllm.refusals import Loaded
-from agentgym.engines.vllm.staged import Staging, digest
+from agentgym.engines.vllm.staged import Digest, Staging, digest
 from agentgym.engines.weights import TensorSpec
 from agentgym.errors import ConfigError
 
@@ -39,7 +39,7 @@ class ServedModel:
         self._model = model
         self._folder = _folder_of(vllm_config.model_config)
         self._expected: dict[str, TensorSpec] | None = None
-        self._digests: dict[str, int] | None = None
+        self._digests: dict[str, Digest] | None = None
 
     def staging(self) -> Staging:
         """A new, empty update.
@@ -67,10 +67,10 @@ class ServedModel:
         self._digests = dict(staging.digests)
         return Loaded(len(tensors), changed)
 
-    def _read_digests(self, names: Mapping[str, Any]) -> dict[str, int]:
+    def _read_digests(self, names: Mapping[str, Any]) -> dict[str, Digest]:
         """Checksums of the weights that the engine was started with."""
         dtype = self._vllm_config.model_config.dtype
-        digests: dict[str, int] = {}
+        digests: dict[str, Digest] = {}
         for path in files_of(self._folder):
             with safe_open(path, framework="pt") as file:
                 for name in names.keys() & set(file.keys()):

@@ -1,7 +1,10 @@
-"""Ports that nobody listens on."""
+"""Addresses of this machine."""
 
 import os
 import socket
+from collections.abc import Sequence
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from agentgym.errors import ConfigError
 
@@ -24,3 +27,32 @@ def refuse_taken_port(host: str, port: int) -> None:
         raise ConfigError(
             f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; give another --port"
         ) from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def address_towards(urls: Sequence[str]) -> str:
+    """By which the servers at `urls` reach this machine: loopback only if all of them are on it."""
+    found = [source_address(str(urlsplit(url).hostname)) for url in urls]
+    return next((address for address in found if not is_loopback(address)), found[0])
+
+
+def source_address(host: str) -> str:
+    """Of what is sent to a host, by this machine's routes; nothing is sent.
+
+    Raises:
+        ConfigError: there is no such host, or no way to it.
+    """
+    try:
+        family, kind, *_, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise ConfigError(f"there is no way from this machine to {host}: {error}") from error

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agentgym.engines.vllm.transfer import NCCL, SHM
+from agentgym.engines.vllm.ports import is_loopback
+from agentgym.engines.vllm.transfer import GLOO, NCCL, SHM
 
 EXTENSION = "agentgym.engines.vllm.extension.WorkerExtension"
 GUARD = "agentgym.engines.vllm.guard.Guard"
@@ -27,7 +28,8 @@ class ServerSettings:
     port: int = 8000
     on_gpu: bool = False
     backend: str | None = None
-    """How weights come; `None` = NCCL on GPUs, shared memory without."""
+    """How weights come; `None` = through shared memory if only this machine reaches the server,
+    else over NCCL on GPUs and gloo without."""
     dtype: str = "auto"
     max_context: int | None = None
     """Tokens of prompt and completion; `None` = as long as the model allows."""
@@ -43,7 +45,7 @@ class ServerSettings:
 
 def server_argv(settings: ServerSettings) -> list[str]:
     """The command line."""
-    backend = settings.backend or (NCCL if settings.on_gpu else SHM)
+    backend = settings.backend or _backend_for(settings)
     options: dict[str, object] = {
         "--model": settings.model,
         "--host": settings.host,
@@ -71,6 +73,12 @@ def server_argv(settings: ServerSettings) -> list[str]:
     given = [text for name, v in options.items() if v is not None for text in (name, str(v))]
     module = "vllm.entrypoints.openai.api_server"
     return [sys.executable, "-m", module, *given, *flags, *settings.extra]
+
+
+def _backend_for(settings: ServerSettings) -> str:
+    if is_loopback(settings.host):
+        return SHM
+    return NCCL if settings.on_gpu else GLOO
 
 
 def server_environment(

@@ -50,8 +50,9 @@ class VllmServers:
     """Requests at once to each server."""
     adapter_folder: Path | None = None
     """Where LoRA adapters are written for the servers to read; by default a temporary folder."""
-    host: str = "127.0.0.1"
-    """Address of this process that the servers reach, for weights that come over a network."""
+    host: str | None = None
+    """Address of this machine for the servers, for weights that come over a network; `None` = that
+    of its route to them."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be asked.

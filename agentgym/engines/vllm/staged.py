@@ -3,14 +3,17 @@
 Everything that can be wrong with an update is found here, before the model is touched.
 """
 
-import zlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import torch
 
 from agentgym.engines.vllm.refusals import WeightsRefusedError
 from agentgym.engines.weights import TensorSpec
+
+Digest = tuple[int, int]
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_AT_ONCE = 1 << 22
+"""Numbers that are added up in 64 bits at a time."""
 
 
 class Staging:
@@ -23,7 +26,7 @@ class Staging:
 
     def __init__(self, expected: Mapping[str, TensorSpec], dtype: torch.dtype) -> None:
         self.tensors: dict[str, torch.Tensor] = {}
-        self.digests: dict[str, int] = {}
+        self.digests: dict[str, Digest] = {}
         """Checksums of the values in `dtype`."""
         self._expected = expected
         self._dtype = dtype
@@ -49,6 +52,10 @@ class Staging:
         self.tensors.update(pairs)
         self.digests.update((name, digest(tensor)) for name, tensor in cast)
 
+    def to_host(self) -> None:
+        """Move what has been taken to the host's memory; what is there stays as it is."""
+        self.tensors = {name: tensor.cpu() for name, tensor in self.tensors.items()}
+
     def complete(self) -> dict[str, torch.Tensor]:
         """All tensors, in the order of the checkpoint.
 
@@ -71,11 +78,20 @@ class Staging:
             raise WeightsRefusedError(problem, wrong)
 
 
-def digest(tensor: torch.Tensor) -> int:
-    """A checksum of a tensor's bytes."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    array: Any = flat.view(torch.uint8).numpy() if flat.numel() else b""
-    return zlib.crc32(array)
+def digest(tensor: torch.Tensor) -> Digest:
+    """A checksum of a tensor's bytes, the same on every device, where the tensor is.
+
+    Sum and sum of squares of its bits as numbers, which wrap around: order does not count, and
+    nothing is rounded.
+    """
+    flat = tensor.detach().contiguous().reshape(-1)
+    words = flat.view(_WORDS[flat.element_size()])
+    total = torch.zeros(2, dtype=torch.int64, device=flat.device)
+    for part in torch.split(words, _AT_ONCE):
+        wide = part.long()
+        total += torch.stack([wide.sum(), (wide * wide).sum()])
+    first, second = total.tolist()
+    return first, second
 
 
 def _floating(pairs: list[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:

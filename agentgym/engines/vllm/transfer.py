@@ -1,4 +1,4 @@
-"""The trainer's end of a weight transfer; needs no vLLM but for NCCL.
+"""The trainer's end of a weight transfer; needs no vLLM.
 
 A `Sender` moves the bytes of a bucket; the caller posts what the servers are to be told about them:
 
@@ -13,15 +13,18 @@ A `Sender` moves the bytes of a bucket; the caller posts what the servers are to
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentgym.engines.weights import Bucket
 from agentgym.errors import ConfigError
 
+if TYPE_CHECKING:
+    from agentgym.engines.vllm.line import Carrier
+
 Post = Callable[[dict[str, Any]], Awaitable[None]]
 """Tells every server about a bucket; returns once all have taken it."""
 
-SHM, GLOO, NCCL = "agentgym_shm", "agentgym_gloo", "nccl"
+SHM, GLOO, NCCL = "agentgym_shm", "agentgym_gloo", "agentgym_nccl"
 
 
 class Sender(Protocol):
@@ -61,26 +64,34 @@ def sender_for(
     """The sender that goes with the servers' backend.
 
     Args:
-        backend: `agentgym_shm` (servers of this machine), `agentgym_gloo` or `nccl`.
+        backend: `agentgym_shm` (servers of this machine), `agentgym_gloo` or `agentgym_nccl`.
         workers: of each server, as its `/get_world_size` says.
         host: address of this process for the servers; for gloo and NCCL.
         timeout_s: for all servers to join, and for one bucket; for gloo and NCCL.
 
     Raises:
-        ConfigError: no such backend.
-        MissingExtraError: NCCL without vLLM.
+        ConfigError: no such backend, or NCCL without a GPU.
+        EngineError: this process cannot listen on `host`.
     """
+    carrier: Carrier
     match backend:
         case "agentgym_shm":
             from agentgym.engines.vllm.shm import ShmSender
 
             return ShmSender()
         case "agentgym_gloo":
-            from agentgym.engines.vllm.gloo import GlooSender
+            from agentgym.engines.vllm.gloo import GlooCarrier
 
-            return GlooSender(workers, host=host, timeout_s=timeout_s)
-        case "nccl":
-            from agentgym.engines.vllm.nccl import NcclSender
+            carrier = GlooCarrier()
+        case "agentgym_nccl":
+            from agentgym.engines.vllm.nccl import NcclCarrier, refuse_without_gpu
 
-            return NcclSender(workers, host=host)
-    raise ConfigError(f"no transfer backend {backend!r}; there are {SHM}, {GLOO} and {NCCL}")
+            refuse_without_gpu()
+            carrier = NcclCarrier()
+        case _:
+            raise ConfigError(
+                f"no transfer backend {backend!r}; there are {SHM}, {GLOO} and {NCCL}"
+            )
+    from agentgym.engines.vllm.broadcast import BroadcastSender
+
+    return BroadcastSender(backend, carrier, workers=workers, host=host, timeout_s=timeout_s)

@@ -15,6 +15,7 @@ from agentgym.engines.http import FailedCallError
 from agentgym.engines.vllm.fleet import Server, on_all, outcomes, said
 from agentgym.engines.vllm.health import HOW_TO_START, label_of, until_alive
 from agentgym.engines.vllm.policy import Policy
+from agentgym.engines.vllm.ports import address_towards
 from agentgym.engines.vllm.refusals import REFUSED
 from agentgym.engines.vllm.settings import VllmServers
 from agentgym.engines.vllm.swapping import Swap
@@ -86,7 +87,7 @@ class Updater:
         await self._commit(str(weights.version), weights.version)
 
     async def _stage(self, weights: Weights) -> None:
-        sender = await self._connected()
+        sender = await self._connected(str(weights.version))
         await self._post_all("/pause?mode=keep")
         answers = await self._post_all("/reset_prefix_cache?reset_running_requests=true")
         if not all(answer["success"] for answer in answers):
@@ -103,11 +104,21 @@ class Updater:
         finally:
             worker.stop()
 
-    async def _connected(self) -> Sender:
-        """A transfer that every server has joined; anew if one of them is not what it was."""
+    async def _connected(self, new: str) -> Sender:
+        """A transfer that every server has joined; anew if one of them is not what it was.
+
+        Raises:
+            EngineError: a server is not there, or the label `new` stands for other weights there.
+        """
         patience_s = min(self._left_s, self._deadlines.gone_s)
         await on_all(self._servers, lambda server: until_alive(server.client, patience_s))
         labels = await on_all(self._servers, lambda server: label_of(server.client, patience_s))
+        taken = [s.url for s, label in zip(self._servers, labels, strict=True) if label == new]
+        if taken:
+            raise EngineError(
+                f"{', '.join(taken)} has weights of a version {new} that are not these: somebody "
+                "else updates it; give every run servers of its own"
+            )
         if self._sender is not None and set(labels) == {self._policy.label}:
             return self._sender
         self.close()
@@ -121,7 +132,10 @@ class Updater:
         try:
             sender = await worker.run(
                 lambda: sender_for(
-                    backend, workers=workers, host=self._settings.host, timeout_s=self._left_s
+                    backend,
+                    workers=workers,
+                    host=self._settings.host or address_towards(self._settings.urls),
+                    timeout_s=self._left_s,
                 )
             )
         finally:

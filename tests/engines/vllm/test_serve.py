@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from vllm_kit import START_S, free_port, tiny_model
 
 from agentgym.cli import main
@@ -56,6 +57,11 @@ def test_words_after_the_dashes_are_vllms() -> None:
         (["--host", "0.0.0.0"], "give it a key with VLLM_API_KEY or --key-file"),
         (["--host", "example.org"], "give it a key with VLLM_API_KEY or --key-file"),
         (["--port", "{taken}"], "give another --port"),
+        pytest.param(
+            ["--transfer", "nccl"],
+            "weights over NCCL go from GPU to GPU, and this process has none",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
         (["--key-file", "/no/such/folder/key"], "--key-file '/no/such/folder/key'"),
     ],
 )
@@ -100,9 +106,12 @@ def test_the_key_is_in_the_environment_only() -> None:
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_the_command_fits_the_machine(on_gpu: bool) -> None:
     argv = server_argv(ServerSettings(model="m", on_gpu=on_gpu, lora_rank=8))
+    open_argv = server_argv(ServerSettings(model="m", on_gpu=on_gpu, host="0.0.0.0"))
+    network = "agentgym_nccl" if on_gpu else "agentgym_gloo"
 
     assert ("--enforce-eager" in argv, "--block-size" in argv) == (not on_gpu, not on_gpu)
-    assert ('{"backend": "nccl"}' in argv) is on_gpu
+    assert '{"backend": "agentgym_shm"}' in argv
+    assert f'{{"backend": "{network}"}}' in open_argv
     assert argv[argv.index("--max-lora-rank") + 1] == "8"
 
 

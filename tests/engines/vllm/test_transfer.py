@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -12,12 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vllm_kit import tiny_model
 
+from agentgym.engines.vllm.broadcast import BroadcastSender
 from agentgym.engines.vllm.buffers import fill, lay_out, views
 from agentgym.engines.vllm.checkpoint import read_specs
-from agentgym.engines.vllm.gloo import gloo_group, meeting_place
+from agentgym.engines.vllm.gloo import GlooCarrier
+from agentgym.engines.vllm.line import Carrier, Line, Seat, meeting_place
+from agentgym.engines.vllm.nccl import NcclCarrier
+from agentgym.engines.vllm.ports import address_towards
 from agentgym.engines.vllm.refusals import WeightsRefusedError
 from agentgym.engines.vllm.shm import ShmSender, remove_leftovers
-from agentgym.engines.vllm.staged import Staging
+from agentgym.engines.vllm.staged import Staging, digest
 from agentgym.engines.vllm.transfer import sender_for
 from agentgym.engines.weights import TensorSpec
 from agentgym.errors import ConfigError, EngineError
@@ -124,18 +130,30 @@ def test_what_a_killed_trainer_left_is_removed(tmp_path: Path) -> None:
     assert (dead.exists(), alive.exists()) == (False, True)
 
 
-async def receive(info: dict[str, Any], num_bytes: int, buckets: int) -> list[torch.Tensor]:
+def member(info: dict[str, Any], carrier: Carrier | None = None) -> Line:
+    """One worker of a server, told what `init_info` says."""
+    timeout_s = info["timeout_s"]
+    seat = Seat(
+        host=info["host"],
+        rank=info["rank_offset"],
+        world_size=info["world_size"],
+        timeout_s=timeout_s,
+    )
+    store = meeting_place(info["host"], info["port"], is_host=False, timeout_s=timeout_s)
+    return Line(store, seat, carrier or GlooCarrier())
+
+
+async def receive(
+    info: dict[str, Any], num_bytes: int, buckets: int, *, carrier: Carrier | None = None
+) -> list[torch.Tensor]:
     """What one worker of a server gets."""
-    from datetime import timedelta
 
     def join_and_take() -> list[torch.Tensor]:
-        timeout = timedelta(seconds=info["timeout_s"])
-        store = meeting_place(info["host"], info["port"], is_host=False, timeout=timeout)
-        rank, size = info["rank_offset"], info["world_size"]
-        group = gloo_group(store, rank, size, host=info["host"], timeout=timeout)
+        line = member(info, carrier)
+        line.join()
         taken = [torch.empty(num_bytes, dtype=torch.uint8) for _ in range(buckets)]
         for buffer in taken:
-            group.broadcast(buffer, 0).wait()
+            line.broadcast(buffer)
         return taken
 
     return await in_thread(join_and_take)
@@ -182,6 +200,105 @@ async def test_a_server_that_refuses_is_heard() -> None:
         await asyncio.wait_for(sender.send({"a": torch.zeros(1)}, post), 10)
     await worker
     sender.close()
+
+
+class Deaf:
+    """Like NCCL between GPUs of one machine: members neither hear of an abort nor have deadlines.
+
+    Its transfers are gloo's.
+    """
+
+    on_gpu = False
+    groups: ClassVar[list[Any]] = []
+    """Whose end would be heard."""
+
+    def join(self, store: Any, seat: Seat) -> Any:
+        self.groups.append(GlooCarrier().join(store, replace(seat, timeout_s=60)))
+        return _NeverAborted(self.groups[-1])
+
+
+class _NeverAborted:
+    def __init__(self, group: Any) -> None:
+        self.broadcast = group.broadcast
+
+    def abort(self) -> None: ...
+
+
+def deaf_sender(timeout_s: float) -> BroadcastSender:
+    return BroadcastSender("deaf", Deaf(), workers=(1,), host="127.0.0.1", timeout_s=timeout_s)
+
+
+async def test_workers_do_not_wait_for_a_trainer_that_has_left() -> None:
+    """Though nothing tells them through the group, and its deadline is far."""
+    sender = deaf_sender(30)
+    worker = asyncio.create_task(receive(sender.init_info(), 8, 2, carrier=Deaf()))
+
+    async def post(info: dict[str, Any]) -> None: ...
+
+    await sender.send({"a": torch.tensor([1])}, post)
+    await asyncio.to_thread(sender.close)
+    started = time.monotonic()
+    with pytest.raises(EngineError, match="the trainer has left"):
+        await worker
+    assert time.monotonic() - started < 5
+
+
+async def test_workers_do_not_wait_for_others_that_never_join() -> None:
+    """Once the trainer has given up."""
+    sender = sender_for("agentgym_gloo", workers=(1, 1), timeout_s=30)
+    worker = asyncio.create_task(receive(sender.init_info(), 8, 1))
+    await asyncio.sleep(0.2)
+    await asyncio.to_thread(sender.close)
+
+    with pytest.raises(EngineError, match=r"did not join the transfer: the trainer has left"):
+        await asyncio.wait_for(worker, 5)
+
+
+async def test_a_worker_that_takes_nothing_is_not_waited_for_longer_than_told() -> None:
+    sender = deaf_sender(1)
+    worker = asyncio.create_task(receive(sender.init_info(), 8, 0, carrier=Deaf()))
+
+    async def post(info: dict[str, Any]) -> None:
+        await asyncio.sleep(20)
+
+    with pytest.raises(EngineError, match="did not get through to the servers within 1 s"):
+        await asyncio.wait_for(sender.send({"a": torch.tensor([1])}, post), 10)
+    await worker
+    with pytest.raises(EngineError, match="cut"):
+        await asyncio.wait_for(sender.send({"a": torch.tensor([1])}, post), 10)
+    sender.close()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_nccl_without_a_gpu_is_refused_in_one_line() -> None:
+    """Before the servers are told anything; and by a worker, should it come to that."""
+    with pytest.raises(
+        ConfigError, match="go from GPU to GPU, and this process has none"
+    ) as caught:
+        sender_for("agentgym_nccl")
+    with pytest.raises(ConfigError, match="go from GPU to GPU"):
+        NcclCarrier().join(None, Seat(host="127.0.0.1", rank=0, world_size=2, timeout_s=1))
+
+    assert "\n" not in str(caught.value)
+
+
+def test_servers_of_this_machine_are_told_loopback() -> None:
+    """And a server that cannot be found is named."""
+    assert address_towards(["http://127.0.0.1:1", "http://localhost:2"]) == "127.0.0.1"
+    with pytest.raises(ConfigError, match=r"no way from this machine to no\.such\.host"):
+        address_towards(["http://no.such.host:1"])
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=20), st.sampled_from(DTYPES[:3]))
+def test_a_checksum_tells_bits_apart(values: list[float], dtype: torch.dtype) -> None:
+    """Wherever the tensor lies in memory, infinities and nans included."""
+    tensor = torch.tensor(values).to(dtype)
+    changed = tensor.clone()
+    changed.view(torch.uint8)[0] ^= 1
+    strided = torch.stack([tensor, changed], dim=1)[:, 0]
+
+    assert digest(strided) == digest(tensor)
+    assert digest(changed) != digest(tensor)
 
 
 def test_an_unknown_backend_is_refused() -> None:
