@@ -7,8 +7,6 @@ cannot have others.
 import logging
 from typing import TYPE_CHECKING
 
-import torch
-
 from agentgym.engines.base import Engine
 from agentgym.engines.weights import KeepsWeights
 from agentgym.rollout.background import LoopThread
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from agentgym.trainer.grpo import AgentGRPOTrainer
 
 logger = logging.getLogger(__name__)
-
-_HALF = (torch.bfloat16, torch.float16)
 
 
 class EngineSync:
@@ -39,7 +35,7 @@ class EngineSync:
             args.probe_settings,
             renderer=trainer.renderer,
             score=scorer.policy,
-            is_half=bool(args.bf16 or args.fp16 or trainer.policy.dtype in _HALF),
+            dtype=_dtype_of(trainer),
             padding=must_pad(trainer.policy),
         )
         self.metrics: Metrics = {}
@@ -80,3 +76,10 @@ class EngineSync:
                 "is trained among them, and learning_rate large enough for their precision?",
                 figures.version,
             )
+
+
+def _dtype_of(trainer: "AgentGRPOTrainer") -> str:
+    """What a forward pass computes in: that of autocast, else of the weights."""
+    if trainer.args.bf16:
+        return "bfloat16"
+    return "float16" if trainer.args.fp16 else str(trainer.policy.dtype).removeprefix("torch.")

@@ -40,5 +40,6 @@ class Geometry(NamedTuple):
             raise ConfigError(
                 f"{str(folder)!r} was made with {saved.groups} groups per window of {saved.steps} "
                 f"optimizer steps, this run has {self.groups} per {self.steps}: it would skip "
-                "tasks or play them again; resume with the same numbers, or begin a new run"
+                "tasks or play them again; resume with the same numbers, or begin a new run (with "
+                "more or fewer processes, per_device_train_batch_size is what each of them plays)"
             )

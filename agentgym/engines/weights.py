@@ -71,6 +71,33 @@ class KeepsWeights(Protocol):
 
 
 @runtime_checkable
+class OnServers(Protocol):
+    """An engine whose weights are on servers, which engines of other processes may use too."""
+
+    def places(self) -> frozenset[str]:
+        """A name for each server, the same wherever it is asked for."""
+        ...
+
+    async def connect(self) -> None:
+        """Know what the servers have, unless it is known.
+
+        Raises:
+            ConfigError: a server is not what is needed.
+            EngineError: one did not answer in time.
+        """
+        ...
+
+
+@runtime_checkable
+class KnowsDtype(Protocol):
+    """An engine that says what its model computes in."""
+
+    def dtype(self) -> str:
+        """As in `torch.bfloat16`, without the `torch.`; the coarsest, where copies differ."""
+        ...
+
+
+@runtime_checkable
 class Sleeps(Protocol):
     """An engine that can give its memory to training; whatever needs it next wakes it."""
 

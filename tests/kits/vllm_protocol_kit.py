@@ -56,6 +56,7 @@ class FakeVllm:
     label: str = "default"
     backend: str | None = "agentgym_shm"
     model: str = "policy"
+    dtype: str = "float32"
     logprobs_mode: str = "processed_logprobs"
     key: str | None = None
     token_s: float = 0.0
@@ -139,7 +140,7 @@ class FakeVllm:
             for name, root in self.adapters.items()
         ]
         config = {
-            "model_config": {"logprobs_mode": self.logprobs_mode},
+            "model_config": {"logprobs_mode": self.logprobs_mode, "dtype": self.dtype},
             "weight_transfer_config": self.backend and {"backend": self.backend},
         }
         return {

@@ -1,16 +1,21 @@
 """Proof that the engine samples from the policy that is trained: two opinions on the same tokens.
 
-A short text is sampled, and the log-probabilities that the engine reports are held against those of
-the trainer's own forward pass. An engine with other weights, another temperature, another prompt or
-a broken cache cannot agree on all of them.
+A few short turns are sampled at once, so that each of several servers gets one, and the
+log-probabilities that the engine reports are held against those of the trainer's own forward pass.
+An engine with another model, temperature, prompt or a broken cache cannot agree on all of them. How
+well both can agree is a matter of the coarser of their number formats.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
+
+from agentgym.deadlines import together
 from agentgym.engines.base import Engine, Generation, Sampling
+from agentgym.engines.weights import KnowsDtype
 from agentgym.errors import ConfigError, EngineError, UsageError
 from agentgym.messages import Message
 from agentgym.rendering.base import Renderer
@@ -20,8 +25,10 @@ from agentgym.trainer.packing import PackedBatch, Sample, pack, padded
 from agentgym.trainer.ranks import Ranks
 
 _QUESTION = "Count from one to twenty, then say which of these numbers you like best, and why."
-_NUM_TOKENS = 24
+_NUM_TOKENS = 32
+_NUM_TURNS = 4
 _SESSION = "agentgym-probe"
+_FINE = ("float32", "float64")
 _TIMEOUT_S = 300.0
 
 Score = Callable[[PackedBatch], TokenLogprobs]
@@ -36,7 +43,8 @@ class ProbeSettings:
     max_abs: float = 1e-3
     """Nats by which a token may differ where both sides compute in float32."""
     mean_abs: float = 0.15
-    """Nats by which tokens may differ on average, where one side computes in half precision."""
+    """Nats by which the tokens of a turn may differ on average, where one side computes in half
+    precision."""
 
     def __post_init__(self) -> None:
         if self.every < 0 or not (self.max_abs > 0 and self.mean_abs > 0):
@@ -47,7 +55,9 @@ class Difference(NamedTuple):
     """Nats between the two opinions."""
 
     max_abs: float
+    """Of the token that differs most."""
     mean_abs: float
+    """Of the tokens of the turn that differs most."""
 
 
 class Prober:
@@ -57,7 +67,7 @@ class Prober:
         settings: when, and what may differ.
         renderer: for the prompt.
         score: the trainer's log-probabilities at the training temperature, without gradient.
-        is_half: whether the trainer or the engine computes in half precision.
+        dtype: what the trainer computes in, as in `torch.bfloat16`, without the `torch.`.
         padding: whether the model cannot have packed rows.
     """
 
@@ -67,13 +77,13 @@ class Prober:
         *,
         renderer: Renderer,
         score: Score,
-        is_half: bool,
+        dtype: str,
         padding: bool,
     ) -> None:
         self._settings = settings
         self._renderer = renderer
         self._score = score
-        self._is_half = is_half
+        self._dtype = dtype
         self._pack = padded if padding else pack
         self._updates = 0
 
@@ -92,52 +102,75 @@ class Prober:
         self._updates += 1
         if not due:
             return None
-        sample = ranks.together(lambda: self._sample(engine, loop, temperature))
-        difference = self._difference(sample)
-        ranks.together(lambda: self._refuse(difference))
+        samples = ranks.together(lambda: self._sample(engine, loop, temperature))
+        difference = self._difference(samples)
+        ranks.together(lambda: self._refuse(difference, engine))
         return difference
 
-    def _sample(self, engine: Engine, loop: LoopThread, temperature: float) -> Sample:
+    def _sample(self, engine: Engine, loop: LoopThread, temperature: float) -> list[Sample]:
         prompt = self._renderer.render([Message(role="user", content=_QUESTION)], ())
         count = max(min(_NUM_TOKENS, engine.max_context - 1), 1)
         prompt = prompt[-max(engine.max_context - count, 1) :]
-        sampling = Sampling(max_tokens=count, seed=self._updates, temperature=temperature)
-        generation = loop.run(_ask(engine, tuple(prompt), sampling))
-        return Sample(
-            ids=[*prompt, *generation.token_ids],
-            mask=[False] * len(prompt) + [True] * len(generation.token_ids),
-            logprobs=[0.0] * len(prompt) + list(generation.logprobs),
-            advantage=0.0,
-            group=_SESSION,
-            index=0,
-        )
+        settings = [
+            Sampling(max_tokens=count, seed=seed, temperature=temperature)
+            for seed in range(self._updates * _NUM_TURNS, (self._updates + 1) * _NUM_TURNS)
+        ]
+        turns = loop.run(_ask(engine, tuple(prompt), settings))
+        return [
+            Sample(
+                ids=[*prompt, *turn.token_ids],
+                mask=[False] * len(prompt) + [True] * len(turn.token_ids),
+                logprobs=[0.0] * len(prompt) + list(turn.logprobs),
+                advantage=0.0,
+                group=index,
+                index=index,
+            )
+            for index, turn in enumerate(turns)
+        ]
 
-    def _difference(self, sample: Sample) -> Difference:
-        batch = self._pack([sample], token_budget=len(sample.ids))[0]
+    def _difference(self, samples: Sequence[Sample]) -> Difference:
+        turns = [self._gaps(sample) for sample in samples]
+        largest = max(turn.max().item() for turn in turns)
+        return Difference(largest, max(turn.mean().item() for turn in turns))
+
+    def _gaps(self, sample: Sample) -> torch.Tensor:
+        """[T] nats, by sampled token."""
+        (batch,) = self._pack([sample], token_budget=len(sample.ids))
         scored = self._score(batch).logprobs.float().cpu()
-        gaps = (scored - batch.old_logprobs.cpu()).abs()
-        return Difference(gaps.max().item(), gaps.mean().item())
+        return (scored - batch.old_logprobs.cpu()).abs()
 
-    def _refuse(self, found: Difference) -> None:
-        settings = self._settings
-        name = "probe_mean_abs" if self._is_half else "probe_max_abs"
-        gap = found.mean_abs if self._is_half else found.max_abs
-        allowed = settings.mean_abs if self._is_half else settings.max_abs
+    def _refuse(self, found: Difference, engine: Engine) -> None:
+        theirs = engine.dtype() if isinstance(engine, KnowsDtype) else self._dtype
+        is_half = not {self._dtype, theirs} <= {*_FINE}
+        name = "probe_mean_abs" if is_half else "probe_max_abs"
+        gap = found.mean_abs if is_half else found.max_abs
+        allowed = self._settings.mean_abs if is_half else self._settings.max_abs
         if gap <= allowed:
             return
         raise UsageError(
             f"after weight update {self._updates} the engine's log-probabilities differ from the "
-            f"trainer's by {gap:.3g} nats ({'mean' if self._is_half else 'largest'} of a probe's "
-            f"tokens; {name} allows {allowed:g}): look at the engine's model, dtype, "
-            "temperature and prefix cache"
+            f"trainer's by {gap:.3g} nats ({'mean' if is_half else 'largest'} of a turn's tokens; "
+            f"{name} allows {allowed:g}, for a trainer in {self._dtype} and an engine in "
+            f"{theirs}): look at the engine's model, temperature and prefix cache"
         )
 
 
-async def _ask(engine: Engine, prompt: tuple[int, ...], sampling: Sampling) -> Generation:
+async def _ask(
+    engine: Engine, prompt: tuple[int, ...], settings: Sequence[Sampling]
+) -> list[Generation]:
+    """A turn for each of the settings, of as many sessions."""
+
+    async def turn(number: int, sampling: Sampling) -> Generation:
+        session = f"{_SESSION}-{number}"
+        try:
+            return await engine.generate(prompt, sampling, session=session)
+        finally:
+            engine.release(session)
+
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            return await engine.generate(prompt, sampling, session=_SESSION)
+            return await together(
+                [asyncio.ensure_future(turn(*each)) for each in enumerate(settings)]
+            )
     except TimeoutError as error:
         raise EngineError(f"the probe was not answered within {_TIMEOUT_S:g} s") from error
-    finally:
-        engine.release(_SESSION)

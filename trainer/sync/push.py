@@ -2,20 +2,24 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agentgym.engines.base import Engine
-from agentgym.engines.weights import Bucket, KeepsWeights
+from agentgym.engines.weights import Bucket, KeepsWeights, OnServers
 from agentgym.errors import ConfigError, EngineError
 from agentgym.rollout.background import LoopThread
 from agentgym.trainer.ranks import Ranks
 from agentgym.trainer.sync.gather import Kind, contents_of
 from agentgym.trainer.sync.handover import HandedOver
+
+_PIECE = 1 << 24
+"""Numbers whose sums are taken at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,7 @@ class SyncFigures(NamedTuple):
     version: int
     seconds: float
     num_bytes: int
-    """Sent by this rank; 0 where the engine samples from the trained model itself."""
+    """Of all tensors; 0 where the engine samples from the trained model itself."""
     num_changed: int
     """Tensors that differ from those of the update before."""
 
@@ -98,13 +102,19 @@ class WeightSync:
 
     def _push_to_keeper(self, engine: Engine, loop: LoopThread) -> int:
         assert isinstance(engine, KeepsWeights)
-        version = 1 + max(self._ranks.gather(max(self._version, engine.policy_version)))
-        sends = self._ranks.index == 0 or not engine.is_shared
+        places: frozenset[str] = frozenset()
+        if isinstance(engine, OnServers):
+            connecting = engine.connect()
+            self._ranks.together(lambda: loop.run(connecting))
+            places = engine.places()
+        known = self._ranks.gather((max(self._version, engine.policy_version), places))
+        version = self._version = 1 + max(version for version, _ in known)
+        bringing = senders([places for _, places in known])
+        sends = not engine.is_shared or self._ranks.index in bringing
         self._ranks.together(lambda: self._gather(engine if sends else None, loop, version))
         if not sends:
             follow = engine.follow(version)
         self._ranks.together(lambda: None if sends else loop.run(follow))
-        self._version = version
         self._prints.arrived()
         return version
 
@@ -159,11 +169,37 @@ class Fingerprints:
         self._known = self._seen
 
 
+def senders(everyones: Sequence[frozenset[str]]) -> set[int]:
+    """Ranks that bring weights: the first one of those that sample from the same servers.
+
+    Args:
+        everyones: servers of every rank.
+
+    Raises:
+        ConfigError: two ranks share some servers and not all, so that nobody could bring them
+            weights as a whole.
+    """
+    for theirs, others in combinations(everyones, 2):
+        if theirs & others and theirs != others:
+            raise ConfigError(
+                f"one process samples from {_listed(theirs)}, another one from "
+                f"{_listed(others)}: give all of them the same servers, or each its own"
+            )
+    return {everyones.index(places) for places in everyones}
+
+
+def _listed(places: frozenset[str]) -> str:
+    return ", ".join(sorted(places))
+
+
 def _prints(bucket: Bucket) -> dict[str, tuple[float, ...]]:
     """Sum and sum of squares of each tensor, in float64."""
-    sums = [
-        torch.stack([whole.sum(dtype=torch.float64), whole.double().square().sum()])
-        for whole in bucket.values()
-    ]
-    rows = torch.stack(sums).tolist() if sums else []
+    rows = torch.stack([_sums(whole) for whole in bucket.values()]).tolist() if bucket else []
     return dict(zip(bucket, map(tuple, rows), strict=True))
+
+
+def _sums(whole: Tensor) -> Tensor:
+    """[2], piece by piece: in float64 a large tensor of half precision is four times as large."""
+    pieces = whole.reshape(-1).split(_PIECE)
+    wide = (piece.double() for piece in pieces)
+    return torch.stack([torch.stack([w.sum(), w.square().sum()]) for w in wide]).sum(0)

@@ -18,7 +18,7 @@ from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.stops import Decode
 from agentgym.engines.transformers.engine import transformers_engine
 from agentgym.engines.weights import Bucket, Weights, match
-from agentgym.errors import ConfigError, EngineError
+from agentgym.errors import ConfigError, EngineError, boundary
 from agentgym.threads import in_thread
 
 if TYPE_CHECKING:
@@ -101,6 +101,10 @@ class CopyEngine:
         self._version = weights.version
         return self._version
 
+    def dtype(self) -> str:
+        """Of the copied weights, as in `torch.bfloat16`, without the `torch.`."""
+        return str(next(self._model.parameters()).dtype).removeprefix("torch.")
+
     async def follow(self, version: int) -> None:
         """Nobody else can bring this copy to a version."""
         if version != self._version:
@@ -118,7 +122,8 @@ class CopyEngine:
 
 
 def _merged_copy(model: nn.Module) -> nn.Module:
-    plain = copy.deepcopy(extract_model_from_parallel(model, keep_torch_compile=False))
+    with boundary(ConfigError, "the model cannot be copied"):
+        plain = copy.deepcopy(extract_model_from_parallel(model, keep_torch_compile=False))
     if is_peft_available():
         from peft import PeftModel
 

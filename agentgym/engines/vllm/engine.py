@@ -47,6 +47,7 @@ class VllmEngine(LocalEngine[Turn]):
         self._settings = settings or VllmSettings()
         self._vllm = start(model, self._settings)
         config = self._vllm.model_config
+        self._dtype = str(config.dtype).removeprefix("torch.")
         self._core = VllmCore(self._vllm, can_sleep=not on_cpu())
         self._has_tokenizer = has_tokenizer(str(model))
         self._adapter_ids = count(1)
@@ -82,6 +83,10 @@ class VllmEngine(LocalEngine[Turn]):
             return await self._on_thread(lambda: self._core.swap_in(staging, weights.version))
         finally:
             self._is_updating = False
+
+    def dtype(self) -> str:
+        """As in `torch.bfloat16`, without the `torch.`."""
+        return self._dtype
 
     async def follow(self, version: int) -> None:
         """Never asked of an engine that is not shared.

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from agentgym.deadlines import together
 from agentgym.engines.http import FailedCallError, JsonClient
@@ -12,6 +14,9 @@ from agentgym.engines.vllm.health import Facts
 from agentgym.engines.vllm.watch import Watch
 
 T = TypeVar("T")
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_FROM_FINE_TO_COARSE = ("float64", "float32", "float16", "bfloat16")
 
 
 @dataclass(eq=False, slots=True)
@@ -61,6 +66,18 @@ async def outcomes(
         return await action(server)
 
     return await asyncio.gather(*[run(server) for server in servers], return_exceptions=True)
+
+
+def place_of(url: str) -> str:
+    """A name for a server that it has on every machine: what loopback leads to differs."""
+    is_local = urlsplit(url).hostname in _LOOPBACK
+    return f"{url} of {socket.gethostname()}" if is_local else url
+
+
+def coarsest(dtypes: Iterable[str]) -> str:
+    """What keeps the fewest digits; one that nobody knows keeps fewer than all others."""
+    ranks = {dtype: rank for rank, dtype in enumerate(_FROM_FINE_TO_COARSE)}
+    return max(dtypes, key=lambda dtype: ranks.get(dtype, len(ranks)))
 
 
 def said(error: FailedCallError) -> str:

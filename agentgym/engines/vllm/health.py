@@ -24,6 +24,8 @@ class Facts:
     max_model_len: int
     label: str
     """Of its weights."""
+    dtype: str
+    """What it computes in, as in `torch.bfloat16`, without the `torch.`."""
     backend: str | None
     """How it takes new ones."""
     num_workers: int
@@ -49,6 +51,7 @@ async def look(client: JsonClient, model: str | None, deadlines: Deadlines) -> F
         model=card["id"],
         max_model_len=card["max_model_len"],
         label=weights["weight_version"],
+        dtype=str(config["model_config"]["dtype"]).removeprefix("torch."),
         backend=(config["weight_transfer_config"] or {}).get("backend"),
         num_workers=size["world_size"],
     )

@@ -13,7 +13,7 @@ from agentgym.deadlines import together
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.http import FailedCallError, JsonClient
 from agentgym.engines.vllm.adapters import Adapters, adapter_name
-from agentgym.engines.vllm.fleet import Server, on_all
+from agentgym.engines.vllm.fleet import Server, coarsest, on_all, place_of
 from agentgym.engines.vllm.health import Facts, label_of, look
 from agentgym.engines.vllm.policy import Policy, version_of
 from agentgym.engines.vllm.replies import ConstraintRefusedError
@@ -81,6 +81,20 @@ class VllmServerEngine:
     def loads(self) -> list[int]:
         """Sessions per server."""
         return self._router.loads
+
+    def places(self) -> frozenset[str]:
+        """A name for each server, the same wherever it is asked for."""
+        return frozenset(map(place_of, self._settings.urls))
+
+    def dtype(self) -> str:
+        """The coarsest that a server computes in; the servers are waited for.
+
+        Raises:
+            ConfigError: a server is not what is needed.
+            EngineError: one did not answer in time.
+        """
+        self._look()
+        return coarsest(server.facts.dtype for server in self._servers if server.facts)
 
     async def connect(self) -> None:
         """Look at the servers, unless that was done.
@@ -192,15 +206,15 @@ class VllmServerEngine:
         for server, fact in zip(self._servers, facts, strict=True):
             server.facts = fact
         labels = [fact.label for fact in facts]
-        version = version_of(labels[0])
-        if version is None or len(set(labels)) > 1:
+        versions = [version_of(label) for label in labels]
+        if None in versions or len(set(labels)) > 1:
             self._policy.trouble = (
                 f"the servers have weights {', '.join(map(repr, labels))}, which are not of one "
                 "version: update the weights before sampling"
             )
         else:
             self._policy.labels[:] = labels[:1]
-            self._policy.version = version
+        self._policy.version = max((v for v in versions if v is not None), default=0)
         self._max_context = min(fact.max_model_len for fact in facts)
 
 

@@ -1,5 +1,6 @@
 """An engine that samples from other weights is found out before anything is learned from it."""
 
+import copy
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -84,3 +85,28 @@ def test_a_step_that_changes_nothing_is_told(
         make_trainer({"engine": engine}, max_steps=2, learning_rate=0.0).train()
 
     assert "none of the tensors has changed" in caplog.text
+
+
+def test_an_engine_in_half_precision_is_allowed_to_round(
+    make_trainer: Make, make_model: Callable[[], Any], close: list[CopyEngine]
+):
+    """The trainer's own precision says nothing about that of the engine; other weights are seen."""
+    model = make_model()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        other.model.layers[0].mlp.down_proj.weight.mul_(-4.0)
+    half, wrong = CopyEngine(model.bfloat16()), Stubborn(other.bfloat16())
+    close += [half, wrong]
+    given = {"model": copy.deepcopy(model).float()}
+    trainer = make_trainer(given | {"engine": half}, max_steps=1)
+    trainer.train()
+
+    (row,) = [row for row in trainer.state.log_history if "sync/probe_max" in row]
+    assert row["sync/probe_max"] > 1e-3
+    assert row["sync/probe_mean"] < 0.05
+    expected = "probe_mean_abs allows .* a trainer in float32 and an engine in bfloat16"
+    with pytest.raises(UsageError, match=expected):
+        make_trainer({"model": copy.deepcopy(model).float(), "engine": wrong}, max_steps=1).train()

@@ -19,6 +19,7 @@ from agentgym.rollout.background import LoopThread
 from agentgym.trainer.grpo import AgentGRPOTrainer
 from agentgym.trainer.ranks import Ranks
 from agentgym.trainer.sync import SyncSettings, WeightSync
+from agentgym.trainer.sync.push import senders
 
 Make = Callable[[], Qwen3ForCausalLM]
 PROMPT = (70, 71, 72, 73)
@@ -216,7 +217,7 @@ def test_specs_are_known_before_the_first_tensor_is(model: Qwen3ForCausalLM, loo
 def test_an_update_that_failed_is_none_to_compare_with(
     model: Qwen3ForCausalLM, engine: CopyEngine, loop: LoopThread
 ):
-    """The engine still has what it had before it."""
+    """The engine still has what it had before it, and its number is not given to others."""
     sync = sync_of(model)
     sync.push(engine, loop)
     change(model)
@@ -225,7 +226,7 @@ def test_an_update_that_failed_is_none_to_compare_with(
         sync.push(broken, loop)
 
     sync.push(engine, loop, must_change=True)
-    assert engine.policy_version == 2
+    assert engine.policy_version == 3
 
 
 def test_a_copy_of_a_model_that_is_being_trained_has_a_forward_pass_of_its_own(
@@ -240,3 +241,13 @@ def test_a_copy_of_a_model_that_is_being_trained_has_a_forward_pass_of_its_own(
     loop.run(engine.aclose())
 
     assert after == before
+
+
+def test_of_ranks_that_share_servers_one_brings_the_weights():
+    a, b, both = frozenset("a"), frozenset("b"), frozenset("ab")
+
+    assert senders([both, both]) == {0}
+    assert senders([a, b]) == {0, 1}
+    assert senders([a, b, a, b]) == {0, 1}
+    with pytest.raises(ConfigError, match="samples from a, b, another one from a: give all"):
+        senders([both, a])
