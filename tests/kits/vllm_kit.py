@@ -27,7 +27,7 @@ from agentgym.engines.vllm.server_command import ServerSettings, server_argv, se
 from agentgym.engines.vllm.transfer import Sender
 from agentgym.testing import byte_tokenizer
 
-START_S = 120.0
+START_S = 300.0
 MAX_CONTEXT = 256
 
 
