@@ -11,9 +11,9 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -127,6 +127,23 @@ class _Link:
     calls: aiohttp.ClientSession
     """Each with a connection of its own: none is used again that the server is about to close."""
     slots: asyncio.Semaphore
+    life: AsyncGenerator[None, None] = field(init=False)
+    """Begun on the loop; a loop that ends ends its generators, and nobody else can close what was
+    opened on it."""
+
+    def __post_init__(self) -> None:
+        self.life = self._lasting()
+
+    async def close(self) -> None:
+        """Close the connections; idempotent."""
+        await self.session.close()
+        await self.calls.close()
+
+    async def _lasting(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            await self.close()
 
 
 class JsonClient:
@@ -160,7 +177,7 @@ class JsonClient:
             ConfigError: the server does not know us, the path or the model.
             EngineError: no usable answer came, however often it was asked.
         """
-        link = self._linked()
+        link = await self._linked()
         async with link.slots:
             for attempt in range(self._patience.max_retries + 1):
                 try:
@@ -180,7 +197,7 @@ class JsonClient:
             RefusedError: the server does not know us, the path or the model.
             EngineError: the answer is of no use.
         """
-        link = self._linked()
+        link = await self._linked()
         async with link.slots:
             return await self._attempt(link.session, path, body)
 
@@ -197,7 +214,8 @@ class JsonClient:
             FailedCallError: the answer was an error.
         """
         url, timeout = f"{self._url}{path}", aiohttp.ClientTimeout(total=timeout_s)
-        request = self._linked().calls.request(method, url, json=body, timeout=timeout)
+        link = await self._linked()
+        request = link.calls.request(method, url, json=body, timeout=timeout)
         with _transport(timeout_s):
             async with request as response:
                 text = await response.text(errors="replace")
@@ -215,18 +233,18 @@ class JsonClient:
         self._link, self._left = None, []
         for link in links:
             if link.loop is asyncio.get_running_loop() or link.loop.is_closed():
-                await link.session.close()
-                await link.calls.close()
+                await link.close()
 
-    def _linked(self) -> _Link:
+    async def _linked(self) -> _Link:
         loop = asyncio.get_running_loop()
         if self._link is None or self._link.loop is not loop:
-            if self._link is not None:
-                self._left.append(self._link)
+            known = self._left if self._link is None else [*self._left, self._link]
+            self._left = [link for link in known if not link.session.closed]
             requests = self._open(aiohttp.TCPConnector(limit=0))
             calls = self._open(aiohttp.TCPConnector(limit=0, force_close=True))
             slots = asyncio.Semaphore(self._patience.concurrency)
             self._link = _Link(loop, requests, calls, slots)
+            await anext(self._link.life)
         return self._link
 
     def _open(self, connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:

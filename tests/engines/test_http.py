@@ -156,3 +156,71 @@ async def test_what_is_no_json_is_no_answer(serve: Callable[..., Awaitable[JsonC
     client = await serve(answer(200, "<html>"))
     with pytest.raises(EngineError, match="no JSON: <html>"):
         await client.post_once("/x", {})
+
+
+async def test_connections_of_loops_that_are_over_are_closed(
+    serve: Callable[..., Awaitable[JsonClient]],
+) -> None:
+    """Each `asyncio.run` of a notebook leaves some, which no other loop can use."""
+    open_ends: list[asyncio.BaseTransport] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        open_ends.append(request.transport)
+        return web.json_response(len(open_ends))
+
+    client = await serve(handler)
+    for number in range(3):
+        once = asyncio.to_thread(lambda: asyncio.run(client.post_once("/x", {})))
+        assert await once == number + 1
+    assert await client.post_once("/x", {}) == 4
+    assert len(set(open_ends)) == 4
+    await client.aclose()
+    async with asyncio.timeout(5):
+        while not all(end.is_closing() for end in open_ends):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    assert await client.post_once("/x", {}) == 5
+
+
+async def test_a_request_that_is_given_up_makes_room(
+    serve: Callable[..., Awaitable[JsonClient]],
+) -> None:
+    """Whether it waits for its turn, for its answer, or to be asked again."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if request.path == "/busy":
+            return web.Response(status=429, headers={"Retry-After": "60"})
+        await asyncio.sleep(60.0 if request.path == "/slow" else 0.0)
+        return web.json_response(request.path)
+
+    client = await serve(handler, concurrency=2, max_retries=3)
+    given_up = [asyncio.create_task(client.post(path, {})) for path in ("/slow", "/busy", "/fast")]
+    await asyncio.sleep(0.1)
+    assert not any(task.done() for task in given_up)
+    for task in given_up:
+        task.cancel()
+    await asyncio.wait(given_up)
+    both = [client.post("/fast", {}) for _ in range(2)]
+
+    assert await asyncio.wait_for(asyncio.gather(*both), 2) == ["/fast"] * 2
+
+
+async def test_requests_of_all_kinds_share_the_places(
+    serve: Callable[..., Awaitable[JsonClient]],
+) -> None:
+    running, peak = 0, 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal running, peak
+        running += 1
+        peak = max(peak, running)
+        await asyncio.sleep(0.02)
+        running -= 1
+        return web.json_response(peak)
+
+    client = await serve(handler, concurrency=3)
+    ways = (client.post, client.post_once)
+    await asyncio.gather(*[way("/x", {}) for way in ways for _ in range(5)])
+
+    assert peak == 3
