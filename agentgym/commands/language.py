@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from agentgym.engines.loading import load_tokenizer
-from agentgym.messages import Message
+from agentgym.messages import Message, assistant
 from agentgym.rendering import OnRewrite, Renderer, dialect, renderer_for, resolve_dialect
 
 
@@ -26,6 +26,18 @@ class Language:
         stops = self.renderer.stop_token_ids
         eos = self.tokenizer.eos_token_id
         return eos if eos in stops else min(stops)
+
+    @property
+    def has_special_words(self) -> bool:
+        """Whether a policy's message may hold special tokens before the one that ends it."""
+        message = assistant("answer", ("tool", {})).model_copy(update={"reasoning": "why"})
+        return not {*self.encode(self.write(message))}.isdisjoint(self.tokenizer.all_special_ids)
+
+    @property
+    def has_special_start(self) -> bool:
+        """Whether the tokenizer begins texts with a token of its own."""
+        plain: list[int] = self.tokenizer.encode("x")
+        return plain != self.encode("x")
 
     def encode(self, text: str) -> list[int]:
         """Ids of a policy's words: special tokens in the text are special tokens."""

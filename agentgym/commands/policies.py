@@ -133,6 +133,8 @@ def openai_engine(
         encode=language.encode,
         decode=language.renderer.decode,
         stop_token_id=language.stop_token_id,
+        has_special_words=language.has_special_words,
+        has_special_start=language.has_special_start,
     )
     return OpenAIEngine(endpoint, wording, conversation=conversation)
 
@@ -202,9 +204,8 @@ def cast_for(policy: str, stand: Stand) -> Cast:
     if kind == "scripted":
         return Cast(scripted_engine(Path(where), language), scheduler)
     if kind == "openai":
-        return Cast(
-            openai_engine(endpoint_of(where, language, stand.endpoint), language), scheduler
-        )
+        endpoint = endpoint_of(where, language, stand.endpoint)
+        return Cast(openai_engine(endpoint, language), scheduler, stand.turn_timeout_s)
     if kind == "openai-chat":
         watched, endpoint = Watched(scheduler), endpoint_of(where, language, stand.endpoint)
         engine = openai_chat_engine(endpoint, language, watched)

@@ -29,6 +29,12 @@ _NO_MATTER = {"temperature": 1.0, "top_p": 1.0}
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens"}
 
 _CONSTRAINTS = ("response_format", "structured_outputs")
+_LEFT_OUT = {
+    "seed": "takes no seed: no run can be repeated",
+    "skip_special_tokens": "may leave special tokens out of its answers: tool calls may be lost",
+    "add_special_tokens": "may begin prompts with a second special token: openai-chat: does not",
+}
+"""What is not asked for again once it is refused, and what people are told of it."""
 
 _REFUSAL = re.compile(
     r"(?i)unsupported|not supported|unrecognized|unknown|unexpected|not permitted|not allowed|extra"
@@ -60,6 +66,11 @@ class Wording:
     decode: Decode
     stop_token_id: int
     """Ends the turns that the server says have ended."""
+    has_special_words: bool = False
+    """Whether an answer may hold special tokens that are part of its text, such as those around a
+    tool call: servers are asked not to leave them out, which is no setting of OpenAI's own."""
+    has_special_start: bool = False
+    """Whether prompts begin with a special token that servers would add once more."""
 
 
 @dataclass(slots=True)
@@ -153,6 +164,8 @@ class OpenAIEngine(TextOnlyEngine):
         body = self._settings(sampling, limit)
         if self._conversation is None:
             path, body["prompt"] = "/completions", self._wording.decode(prompt_ids)
+            if self._wording.has_special_start:
+                body["add_special_tokens"] = False
         else:
             path, body["messages"] = "/chat/completions", list(self._conversation(session))
         reply = await self._ask(path, body)
@@ -205,10 +218,10 @@ class OpenAIEngine(TextOnlyEngine):
             ) from error
         if name in _OTHER_NAMES:
             self._renamed[name] = _OTHER_NAMES[name]
-        elif name == "seed" or _NO_MATTER.get(name) == sent[name]:
+        elif name in _LEFT_OUT or _NO_MATTER.get(name) == sent[name]:
             self._renamed[name] = None
-            if name == "seed":
-                _log.warning("%s takes no seed: no run can be repeated", self._client.url)
+            if name in _LEFT_OUT:
+                _log.warning("%s %s", self._client.url, _LEFT_OUT[name])
         else:
             raise ConfigError(
                 f"{self._client.url} does not take {name}={sent[name]!r}: {error}"
@@ -237,6 +250,8 @@ class OpenAIEngine(TextOnlyEngine):
             body["top_k"] = sampling.top_k
         if sampling.stop:
             body["stop"] = list(sampling.stop)
+        if self._wording.has_special_words:
+            body["skip_special_tokens"] = False
         if sampling.constraint is not None:
             body |= constraint_fields(sampling.constraint)
         return body
@@ -257,8 +272,8 @@ class OpenAIEngine(TextOnlyEngine):
 
 def _refused_setting(text: str, sent: Mapping[str, Any]) -> str | None:
     """The setting that a server's complaint is about: its `param`, or the one it mentions first."""
-    settings = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop")
-    optional = (*settings, *_CONSTRAINTS)
+    settings = ("max_tokens", "temperature", "top_p", "top_k", "stop")
+    optional = (*settings, *_LEFT_OUT, *_CONSTRAINTS)
     try:
         param = json.loads(text)["error"]["param"]
     except (ValueError, KeyError, TypeError):
