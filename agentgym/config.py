@@ -41,6 +41,9 @@ class Config(BaseModel):
     passed_on: ClassVar[str | None] = None
     """Field that takes the words after `--` as they are."""
 
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    """Flags that only other commands have, and what to do here instead."""
+
     @classmethod
     def beneath(cls, given: Mapping[str, Any]) -> list[Path]:  # noqa: ARG003 (for subclasses)
         """Config files that lie under what files and flags have `given`."""

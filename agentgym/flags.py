@@ -49,7 +49,9 @@ def parse_flags(config_class: type[Config], argv: Sequence[str], *, prog: str) -
     fields = config_class.model_fields
     if unknown:
         flag = unknown[0].split("=")[0]
-        raise ConfigError(f"unknown flag {flag!r}{_near_flag(flag, fields)}")
+        elsewhere = config_class.elsewhere.get(flag)
+        hint = _near_flag(flag, fields) if elsewhere is None else f": {elsewhere}"
+        raise ConfigError(f"unknown flag {flag!r}{hint}")
     typed = vars(namespace)
     files = [Path(file) for file in typed.pop("files", [])]
     values = {name: _decode(name, raw, fields[name]) for name, raw in typed.items()}

