@@ -76,12 +76,11 @@ def contents_of(model: nn.Module, kind: Kind) -> Contents:
 
 
 def _lazy(named: Named) -> _Lazy:
-    tuner, tensor = named.tuner, named.tensor
+    tensor = named.tensor
     spec = TensorSpec(shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
-    if tuner is None:
+    if named.tuner is None:
         return _Lazy(named.name, spec, lambda: _whole(tensor))
-    attribute = named.name.rpartition(".")[2]
-    return _Lazy(named.name, spec, lambda: _merged(tuner, attribute))
+    return _Lazy(named.name, spec, lambda: _merged(named))
 
 
 def _whole(tensor: Tensor) -> Tensor:
@@ -92,13 +91,17 @@ def _whole(tensor: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _merged(tuner: Any, attribute: str) -> Tensor:
+def _merged(named: Named) -> Tensor:
     """A tensor of the layer below an adapter, with the adapter's share."""
-    if tuner.disable_adapters:
-        return _whole(getattr(tuner.get_base_layer(), attribute))
-    layer = copy.deepcopy(tuner)
-    layer.merge()
-    return _whole(getattr(layer.get_base_layer(), attribute))
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    if named.tuner.disable_adapters:
+        return _whole(named.tensor)
+    layer = copy.deepcopy(named.tuner)
+    for part in layer.modules():
+        if isinstance(part, BaseTunerLayer):
+            part.merge()
+    return _whole(layer.state_dict(keep_vars=True)[named.key])
 
 
 def _adapter(model: nn.Module) -> Contents:

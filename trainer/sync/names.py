@@ -11,14 +11,30 @@ from accelerate.utils import extract_model_from_parallel, is_peft_model
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+from agentgym.errors import ConfigError
+
+_WRAPPERS = frozenset(
+    (
+        "module",
+        "_orig_mod",
+        "_fsdp_wrapped_module",
+        "_checkpoint_wrapped_module",
+        "base_layer",
+        "token_adapter",
+    )
+)
+"""Parts of names that wrappers put in, anywhere."""
+_TYING = ("ensure_weight_tying", "trainable_token_indices", "token_indices")
+"""Settings with which PEFT gives layers that share a tensor the same adapter."""
+_ADAPTED = "base_model.model."
+"""What PEFT puts before every name."""
 
 
 def plain_name(name: str) -> str:
     """A tensor's name without what wrappers and an adapter add to it."""
-    for wrapper in _WRAPPERS:
-        name = name.removeprefix(wrapper).replace(f".{wrapper}", ".")
-    return name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+    parts = name.split(".")
+    kept = [part for part in parts[:-1] if part not in _WRAPPERS]
+    return ".".join([*kept, parts[-1]]).removeprefix(_ADAPTED)
 
 
 class Named(NamedTuple):
@@ -28,50 +44,83 @@ class Named(NamedTuple):
     tensor: Tensor
     """A parameter or buffer of the model, possibly one rank's part of it."""
     tuner: Any = None
-    """The adapter's layer whose delta belongs onto it, with the tensor's name in it."""
+    """The adapter's layer whose delta belongs onto it, with the tensor in it."""
+    key: str = ""
+    """The tensor's name within `tuner`."""
 
 
 def full_tensors(model: nn.Module) -> Iterator[Named]:
-    """Every tensor of the model's checkpoint once, adapters aside, in the model's order."""
+    """Every tensor of the model's checkpoint once, adapters aside, in the model's order.
+
+    Raises:
+        ConfigError: two tensors have one name, or an adapter parts what is tied.
+    """
     plain: Any = extract_model_from_parallel(model, keep_torch_compile=False)
-    tuners = _tuners(plain) if is_peft_model(plain) else {}
-    seen: set[int] = set()
-    for name, tensor in plain.state_dict(keep_vars=True).items():
-        if id(tensor) in seen or _belongs_to_adapter(name, plain):
+    tuners = _tuners(plain)
+    seen: dict[int, Named] = {}
+    names: set[str] = set()
+    for path, tensor in plain.state_dict(keep_vars=True).items():
+        if _is_replaced(path, plain):
             continue
-        seen.add(id(tensor))
-        owner = name.rpartition(".base_layer.")[0]
-        yield Named(_saved_name(name, plain), tensor, tuners.get(owner) if owner else None)
+        owner = _owner(path, tuners)
+        key = path.removeprefix(f"{owner}.")
+        if owner is not None and not key.startswith("base_layer."):
+            continue
+        named = Named(_saved_name(path, plain), tensor, tuners.get(owner), key)
+        if id(tensor) in seen:
+            _refuse_parted(seen[id(tensor)], named, plain)
+            continue
+        if named.name in names:
+            raise ConfigError(f"two tensors of the model are called {named.name!r} in a checkpoint")
+        names.add(named.name)
+        seen[id(tensor)] = named
+        yield named
 
 
-def _tuners(model: nn.Module) -> Mapping[str, Any]:
+def _refuse_parted(first: Named, second: Named, model: Any) -> None:
+    """An engine has one tensor where two layers share it, so it cannot have two."""
+    if first.tuner is None and second.tuner is None:
+        return
+    settings = model.active_peft_config.to_dict()
+    if not any(settings.get(name) for name in _TYING):
+        raise ConfigError(
+            f"{first.name} and {second.name} are one tensor, and an adapter would make two of it: "
+            "leave both out of target_modules, or set ensure_weight_tying=True in the adapter's "
+            "settings"
+        )
+
+
+def _tuners(model: nn.Module) -> Mapping[str | None, Any]:
+    """An adapter's layers by path."""
+    if not is_peft_model(model):
+        return {}
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return {name: m for name, m in model.named_modules() if isinstance(m, BaseTunerLayer)}
 
 
-def _belongs_to_adapter(name: str, model: Any) -> bool:
-    """Whether a tensor is no part of the merged model: adapters, and originals they replace."""
+def _owner(path: str, tuners: Mapping[str | None, Any]) -> str | None:
+    """The outermost of the adapter's layers that a tensor lies in."""
+    parts = path.split(".")
+    paths = (".".join(parts[:length]) for length in range(1, len(parts)))
+    return next((path for path in paths if path in tuners), None)
+
+
+def _is_replaced(path: str, model: Any) -> bool:
+    """Whether a tensor is another one's original, or one that an adapter's layers share."""
     if not is_peft_model(model):
         return False
-    if ".modules_to_save." in name:
-        return f".modules_to_save.{model.active_adapter}." not in name
-    if ".original_module." in name:
+    if path.startswith("base_model.") and not path.startswith(_ADAPTED):
         return True
-    return any(f".{prefix}" in name for prefix in _adapter_prefixes(model))
+    if ".modules_to_save." in path:
+        return f".modules_to_save.{model.active_adapter}." not in path
+    return ".original_module." in path
 
 
-def _adapter_prefixes(model: Any) -> set[str]:
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    layers = (m for m in model.modules() if isinstance(m, BaseTunerLayer))
-    return {name for m in layers for name in (*m.adapter_layer_names, *m.other_param_names)}
-
-
-def _saved_name(name: str, model: Any) -> str:
+def _saved_name(path: str, model: Any) -> str:
     if is_peft_model(model):
-        name = name.replace(f".modules_to_save.{model.active_adapter}.", ".")
-    return plain_name(name)
+        path = path.replace(f".modules_to_save.{model.active_adapter}.", ".")
+    return plain_name(path)
 
 
 def is_sharded(model: nn.Module) -> bool:

@@ -28,10 +28,11 @@ def gathered(model: nn.Module, kind: str = "full", size: int = 1 << 20) -> dict[
 
 def adapted(model: Qwen3ForCausalLM, **settings: object) -> nn.Module:
     """With an adapter that says something."""
-    config = LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM", **settings)  # type: ignore[arg-type]
+    given: dict[str, object] = {"r": 4, "target_modules": TARGETS, "task_type": "CAUSAL_LM"}
+    config = LoraConfig(**{**given, **settings})  # type: ignore[arg-type]
     peft_model: nn.Module = get_peft_model(model, config)
     for name, parameter in peft_model.named_parameters():
-        if "lora_" in name:
+        if "lora_" in name or "trainable_tokens" in name:
             nn.init.normal_(parameter, std=0.2)
     return peft_model
 
@@ -56,7 +57,14 @@ def test_names_and_values_are_those_of_the_checkpoint(
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"use_dora": True}, {"modules_to_save": ["lm_head"]}, {"use_rslora": True}],
+    [
+        {},
+        {"use_dora": True},
+        {"modules_to_save": ["lm_head"]},
+        {"use_rslora": True},
+        {"trainable_token_indices": [1, 5]},
+        {"target_modules": [], "target_parameters": ["mlp.up_proj.weight", "mlp.down_proj.weight"]},
+    ],
     ids=str,
 )
 def test_an_adapter_is_merged_without_a_bit_of_the_trained_weights_changing(
@@ -77,6 +85,32 @@ def test_an_adapter_is_merged_without_a_bit_of_the_trained_weights_changing(
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
         torch.testing.assert_close(found[name], tensor, rtol=0, atol=1e-6)
+
+
+def test_a_name_that_begins_like_a_setting_of_an_adapter_is_no_part_of_it(make_model: Make):
+    """PEFT keeps its ranks under `r`; a router, as mixtures of experts have, is a weight."""
+    model = make_model()
+    model.model.layers[0].router = nn.Linear(2, 2)
+
+    name = "model.layers.0.router.weight"
+    assert torch.equal(gathered(adapted(model))[name], model.model.layers[0].router.weight)
+
+
+@pytest.mark.parametrize("targets", [["embed_tokens"], ["lm_head"], ["embed_tokens", "lm_head"]])
+def test_an_adapter_that_parts_tied_weights_is_refused(make_model: Make, targets: list[str]):
+    """The engine has one tensor for both, and would sample from another policy than is trained."""
+    with pytest.raises(ConfigError, match=r"embed_tokens\.weight and lm_head\.weight are one"):
+        gathered(adapted(make_model(), target_modules=[*TARGETS, *targets]))
+
+
+def test_tensors_that_wrappers_alone_tell_apart_are_refused(make_model: Make):
+    """One of them would silently be sent in place of the other."""
+    model = make_model()
+    model.module = nn.ParameterDict({"a": torch.ones(1)})
+    model.a = nn.Parameter(torch.zeros(1))
+
+    with pytest.raises(ConfigError, match="two tensors of the model are called 'a'"):
+        gathered(model)
 
 
 def test_an_adapter_alone_is_what_peft_saves(make_model: Make, tmp_path: Path):
