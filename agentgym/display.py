@@ -15,10 +15,11 @@ from rich.text import Text
 from agentgym.tokens import Segment, Source
 from agentgym.trajectory import RolloutOutput
 
-Kind = Source | Literal["frozen"]
+Kind = Source | Literal["forced", "frozen"]
 STYLES: dict[Kind, str] = {
     "template": "dim",
     "sampled": "bold green",
+    "forced": "cyan",
     "frozen": "green",
     "env": "blue",
     "injected": "yellow",
@@ -26,7 +27,8 @@ STYLES: dict[Kind, str] = {
 MEANINGS: dict[Kind, str] = {
     "template": "the rendered prompt",
     "sampled": "sampled by the policy and trained (mask 1)",
-    "frozen": "sampled by the policy, trained in another trace or taken back (mask 0)",
+    "forced": "sampled by the policy under a constraint (mask 0)",
+    "frozen": "sampled by the policy, of another trace or taken back (mask 0)",
     "env": "the env's observations",
     "injected": "put in by a scheduler",
 }
@@ -46,7 +48,9 @@ def legend(outputs: Iterable[RolloutOutput]) -> Text:
 
 
 def _kind(segment: Segment) -> Kind:
-    return "frozen" if segment.frozen else segment.source
+    if segment.frozen:
+        return "frozen"
+    return "forced" if segment.constrained else segment.source
 
 
 def trajectory_view(output: RolloutOutput, decode: Decode) -> Iterator[tuple[Text, Text]]:
@@ -93,7 +97,7 @@ _DIGITS = (3, 1, 0, 0, 2)
 
 
 def _sizes(output: RolloutOutput) -> tuple[int, int, int]:
-    sampled = sum(len(segment.ids) for segment in output.sampled)
+    sampled = sum(len(segment.ids) for segment in output.spoken)
     return output.num_turns, len(output.token_ids), sampled
 
 

@@ -34,8 +34,10 @@ class Segment(BaseModel):
     message_index: int | None = None
     """Index of the first message these ids belong to."""
     frozen: bool = False
-    """Sampled ids that are not trained here: another trace of the trajectory trains them, a
-    scheduler took them back, or a constraint forced them into a form."""
+    """Sampled ids that do not count here: they do in another trace of the trajectory, or a
+    scheduler took them back."""
+    constrained: bool = False
+    """Sampled ids that a constraint forced into a form: they count, and are not trained."""
 
     @model_validator(mode="after")
     def _logprobs_match_source(self) -> Self:
@@ -53,6 +55,8 @@ class Segment(BaseModel):
             raise ValueError("the logprob of a sampled token must be finite")
         if self.frozen and self.source != "sampled":
             raise ValueError(f"only sampled ids can be frozen, not {self.source} ones")
+        if self.constrained and self.source != "sampled":
+            raise ValueError(f"only sampled ids can be constrained, not {self.source} ones")
         if (self.policy_version is None) == (self.source == "sampled"):
             raise ValueError("policy_version belongs to sampled segments, and only to them")
         return self
@@ -65,9 +69,14 @@ class Segment(BaseModel):
         return set(self.token_versions) or {self.policy_version}
 
     @property
+    def is_spoken(self) -> bool:
+        """True if these are what the policy said, in the one trace where it counts."""
+        return self.source == "sampled" and not self.frozen
+
+    @property
     def is_trained(self) -> bool:
         """True if the loss mask is 1 on these ids."""
-        return self.source == "sampled" and not self.frozen
+        return self.is_spoken and not self.constrained
 
     def head(self, length: int, *, frozen: bool | None = None) -> "Segment":
         """The first `length` ids, with their logprobs.

@@ -171,9 +171,14 @@ class RolloutOutput(_Record):
         return (*self.branches, self.segments)
 
     @property
+    def spoken(self) -> list[Segment]:
+        """What the policy sampled, over all traces, each token once; not what was taken back."""
+        return [segment for trace in self.traces for segment in trace if segment.is_spoken]
+
+    @property
     def sampled(self) -> list[Segment]:
-        """What the policy sampled and is trained on, over all traces."""
-        return [segment for trace in self.traces for segment in trace if segment.is_trained]
+        """What of it the policy is trained on: all but constrained turns."""
+        return [segment for segment in self.spoken if segment.is_trained]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -208,8 +213,8 @@ class RolloutOutput(_Record):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def num_turns(self) -> int:
-        """Turns of the policy that it is trained on, over all traces."""
-        return len(self.sampled)
+        """Turns of the policy, over all traces."""
+        return len(self.spoken)
 
     @property
     def token_ids(self) -> list[int]:

@@ -23,6 +23,8 @@ class Episode:
     num_turns: int
     num_sampled: int
     """Tokens the policy sampled: what TRL calls the completion's length."""
+    num_constrained: int = 0
+    """Those of them that a constraint forced into a form, so that they are not trained."""
     num_tokens: int
     """Prompt, sampled and observed; what a trace shares with the one before it counts once."""
     fingerprint: str
@@ -49,7 +51,8 @@ class Episode:
     def of(cls, output: RolloutOutput) -> Self:
         """The figures of a trajectory."""
         infos = output.rollout_infos
-        sampled = [segment.ids for segment in output.sampled]
+        spoken = output.spoken
+        sampled = [segment.ids for segment in spoken]
         return cls(
             group=output.group_id,
             task=output.task_id,
@@ -58,6 +61,7 @@ class Episode:
             stop=output.stop_reason,
             num_turns=output.num_turns,
             num_sampled=sum(map(len, sampled)),
+            num_constrained=sum(len(s.ids) for s in spoken if s.constrained),
             num_tokens=_num_tokens(output),
             fingerprint=hashlib.sha256(repr(sampled).encode()).hexdigest()[:16],
             start=infos.get("initial_state_hash", ""),

@@ -21,6 +21,8 @@ from agentgym.trainer.ranks import Ranks
 from agentgym.trajectory import StopReason
 
 Metrics = dict[str, float]
+CONSTRAINED_FRACTION = "completions/constrained_fraction"
+"""Share of the sampled tokens that were forced into a form, and so are not trained."""
 _CORRECTION = "rollout_correction/"
 
 
@@ -69,6 +71,9 @@ def _length_metrics(episodes: Sequence[Episode]) -> Metrics:
     metrics = _spread("completions/{}_length", [e.num_sampled for e in episodes])
     metrics |= _spread("completions/{}_terminated_length", [e.num_sampled for e in ended])
     metrics["completions/clipped_ratio"] = _share(e.is_truncated for e in episodes)
+    if num_sampled := sum(episode.num_sampled for episode in episodes):
+        num_constrained = sum(episode.num_constrained for episode in episodes)
+        metrics[CONSTRAINED_FRACTION] = num_constrained / num_sampled
     return metrics
 
 

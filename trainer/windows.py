@@ -15,7 +15,11 @@ from agentgym.rollout.curriculum import Tried
 from agentgym.trainer.ages import Staleness
 from agentgym.trainer.completions import fill_table
 from agentgym.trainer.episodes import Episode
-from agentgym.trainer.metrics import groups_of_different_starts, window_metrics
+from agentgym.trainer.metrics import (
+    CONSTRAINED_FRACTION,
+    groups_of_different_starts,
+    window_metrics,
+)
 from agentgym.trainer.rollouts import Played
 from agentgym.trainer.scorer import Scorer
 from agentgym.trainer.setup import must_pad
@@ -38,6 +42,7 @@ class Windows:
         self._must_pad = must_pad(trainer.policy)
         self.old_logprob_seconds = 0.0
         """Spent on the last window's log-probabilities."""
+        self._has_warned = False
 
     def make(self, number: int) -> Window:
         """Play and plan the run's window `number`, from 0."""
@@ -108,7 +113,11 @@ class Windows:
             trainer.curriculum.observe(Tried(e.group, e.task, e.reward) for e in episodes)
             trainer.log_train(trainer.curriculum.figures())
         trainer.count_tokens(sum(episode.num_tokens for episode in episodes))
-        trainer.log_train(window_metrics(episodes))
+        figures = window_metrics(episodes)
+        trainer.log_train(figures)
+        if figures.get(CONSTRAINED_FRACTION) == 1.0 and not self._has_warned:
+            self._has_warned = True
+            logger.warning("every turn was constrained, so there was nothing to train: no step")
 
     def _log_times(self, played: Played) -> None:
         """How long the trainer waited, and how old what it got is."""

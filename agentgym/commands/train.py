@@ -190,7 +190,12 @@ def _print_outcome(console: Console, folder: RunFolder) -> None:
         console.print(_table(summary))
     time = duration(summary["train_seconds"])
     lines = [f"{summary['num_steps']} steps in {time}; run folder: {folder.path}"]
-    if _nothing_to_learn_from(folder):
+    if _every_turn_was_constrained(folder):
+        lines.append(
+            "nothing was learned: every turn was constrained, and constrained turns are not "
+            "trained; leave the env at least one free turn"
+        )
+    elif _nothing_to_learn_from(folder):
         lines.append(
             "nothing was learned: in every group all rewards were equal, so no group had a "
             "gradient; look at `agentgym rollout` with the same env and model"
@@ -199,6 +204,11 @@ def _print_outcome(console: Console, folder: RunFolder) -> None:
         command = "agentgym train --resume --run-dir"
         lines.append(f"go on with: {command} {shlex.quote(str(folder.path))}")
     console.print(*lines, sep="\n", highlight=False, soft_wrap=True)
+
+
+def _every_turn_was_constrained(folder: RunFolder) -> bool:
+    shares = [row.get("completions/constrained_fraction") for row in folder.read_metrics()]
+    return bool(shares) and all(share == 1 for share in shares)
 
 
 def _nothing_to_learn_from(folder: RunFolder) -> bool:

@@ -164,7 +164,7 @@ repetition = Repetition()
 
 def num_sampled(output: RolloutOutput) -> int:
     """Tokens of the policy, over all turns and traces, each once."""
-    return sum(len(segment.ids) for segment in output.sampled)
+    return sum(len(segment.ids) for segment in output.spoken)
 
 
 def _last_words(output: RolloutOutput) -> str:

@@ -197,7 +197,7 @@ def _sampled(generation: Generation, trajectory: Trajectory, remaining: Remainin
         policy_version=generation.policy_version,
         token_versions=generation.token_versions,
         message_index=len(trajectory.messages),
-        frozen=trajectory.constraint is not None,
+        constrained=trajectory.constraint is not None,
     )
 
 

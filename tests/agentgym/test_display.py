@@ -56,6 +56,7 @@ CODES = {
     "sampled": "\x1b[1;32m",
     "env": "\x1b[34m",
     "injected": "\x1b[33m",
+    "forced": "\x1b[36m",
     "frozen": "\x1b[32m",
 }
 
@@ -63,7 +64,12 @@ CODES = {
 @pytest.mark.parametrize("source", list(STYLES))
 def test_every_source_has_its_colour_and_its_place_in_the_legend(source: str):
     """What was trained must be seen at a glance."""
-    given = segment("words", "sampled").head(5, frozen=True) if source == "frozen" else None
+    sampled = segment("words", "sampled")
+    special = {
+        "frozen": sampled.head(5, frozen=True),
+        "forced": sampled.model_copy(update={"constrained": True}),
+    }
+    given = special.get(source)
     text = printed(trajectory(given or segment("words", source)), terminal=True)
     others = set(STYLES) - {source}
 

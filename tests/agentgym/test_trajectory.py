@@ -19,15 +19,22 @@ turn_ids = st.lists(st.integers(0, 9), min_size=1, max_size=4).map(tuple)
 rewards = st.dictionaries(st.sampled_from("abc"), st.none() | st.floats(-2, 2), max_size=3)
 
 
-def sampled(ids: tuple[int, ...]) -> Segment:
-    return Segment(ids=ids, source="sampled", logprobs=(-1.0,) * len(ids), policy_version=3)
+def sampled(ids: tuple[int, ...], *, constrained: bool = False) -> Segment:
+    return Segment(
+        ids=ids,
+        source="sampled",
+        logprobs=(-1.0,) * len(ids),
+        policy_version=3,
+        constrained=constrained,
+    )
 
 
 @st.composite
 def outputs(draw: st.DrawFn) -> RolloutOutput:
     segments = [Segment(ids=draw(turn_ids), source="template")]
     for _ in range(draw(st.integers(0, 3))):
-        segments += [sampled(draw(turn_ids)), Segment(ids=draw(turn_ids), source="env")]
+        turn = sampled(draw(turn_ids), constrained=draw(st.booleans()))
+        segments += [turn, Segment(ids=draw(turn_ids), source="env")]
     return RolloutOutput(
         request_id="r",
         group_id="g",
@@ -60,6 +67,7 @@ def test_views_are_the_segments_seen_by_turn(output: RolloutOutput):
         turns, output.response_loss_mask, output.rollout_logprobs, strict=True
     ):
         assert len(ids) == len(mask) == len(logprobs)
+    assert sum(map(sum, output.response_loss_mask)) == sum(len(s.ids) for s in output.sampled)
 
 
 @given(outputs())

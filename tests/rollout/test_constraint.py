@@ -17,7 +17,9 @@ from agentgym.errors import ConfigError
 from agentgym.messages import user
 from agentgym.rendering import Renderer
 from agentgym.rollout import GymScheduler, NextTurn, Player, Trajectory, run_trajectory
+from agentgym.rollout.forking import rewritten
 from agentgym.testing import byte_tokenizer
+from agentgym.tokens import TokenTrace
 from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest, StopReason, Turn
 
 MakeRequest = Callable[..., RolloutRequest]
@@ -149,6 +151,18 @@ async def test_a_constrained_turn_that_is_cut_is_recorded_as_cut(play: Callable[
     assert output.stop_reason == StopReason.LENGTH
     assert re.fullmatch("[ab]{60}", said(output)[1])
     assert trained(output) == [True, False]
+
+
+async def test_a_constrained_turn_counts_and_counts_once(play: Callable[..., Any]) -> None:
+    """Also where a history that is rewritten shows it a second time."""
+    output = await play(None, DIGITS, None)
+    trace = TokenTrace(output.segments)
+    fork = rewritten(trace, [*trace.ids, 1, 2])
+    forked = output.model_copy(update={"branches": (trace.segments,), "segments": fork.segments})
+
+    assert [output.num_turns, forked.num_turns] == [3, 3]
+    assert [segment.constrained for segment in forked.spoken] == [False, True, False]
+    assert len(forked.sampled) == 2
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,17 @@ def test_lengths_are_those_of_sampled_tokens_and_of_the_ended():
     assert figures["completions/clipped_ratio"] == 0.5
 
 
+def test_the_share_of_tokens_that_were_forced_into_a_form():
+    """Of all tokens, not of trajectories; without a token there is none."""
+    figures = window_metrics(
+        [episode(num_sampled=30, num_constrained=6), episode(num_sampled=10, num_constrained=10)]
+    )
+
+    assert figures["completions/constrained_fraction"] == 0.4
+    nothing = window_metrics([episode(None, num_sampled=0, stop=StopReason.ENV_ERROR)])
+    assert "completions/constrained_fraction" not in nothing
+
+
 def test_tool_calls_and_failures_by_kind():
     """Per trajectory, and per call."""
     figures = window_metrics(
