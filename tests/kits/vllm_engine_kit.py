@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from vllm_kit import Served, load, logprobs_of, serving, settings_for, weights_of
+from vllm_kit import EXACT, Served, load, logprobs_of, serving, settings_for, weights_of
 
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.vllm.server import VllmServerEngine
@@ -26,11 +26,10 @@ from agentgym.engines.vllm.settings import Deadlines, VllmServers
 from agentgym.engines.weights import Bucket, TensorSpec
 from agentgym.trainer.tiny_policy import PATH
 
+__all__ = ["EXACT"]
 CONTEXT = 512
 EOS = 2
 """Of the policy."""
-EXACT = 1e-4
-"""Nats, in float32."""
 _versions = count(1)
 """Of all weights that a session makes."""
 

@@ -27,6 +27,11 @@ from agentgym.engines.vllm.server_command import ServerSettings, server_argv, se
 from agentgym.engines.vllm.transfer import Sender
 from agentgym.testing import byte_tokenizer
 
+DTYPE = os.environ.get("AGENTGYM_VLLM_DTYPE", "float32")
+"""What vLLM computes in; tests compare with a forward pass in float32."""
+EXACT = 1e-4 if DTYPE == "float32" else 0.15
+"""Nats."""
+ON_GPU = torch.cuda.is_available()
 START_S = 300.0
 MAX_CONTEXT = 256
 
@@ -195,9 +200,10 @@ def settings_for(model: Path, **changes: Any) -> ServerSettings:
     small: dict[str, Any] = {
         "port": free_port(),
         "max_context": MAX_CONTEXT,
-        "dtype": "float32",
+        "dtype": DTYPE,
         "kv_cache_bytes": 64 << 20,
         "threads": 1,
+        "on_gpu": ON_GPU,
     }
     return ServerSettings(model=str(model), **(small | changes))
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from vllm_engine_kit import CONTEXT, ModelWeights, off_by
-from vllm_kit import load, perturbed, weights_of
+from vllm_kit import DTYPE, load, perturbed, weights_of
 
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.vllm.engine import VllmEngine
@@ -22,7 +22,7 @@ from agentgym.engines.vllm.local_settings import VllmSettings
 from agentgym.trainer.tiny_policy import PATH
 
 SETTINGS = VllmSettings(
-    dtype="float32", max_context=CONTEXT, kv_cache_bytes=64 << 20, lora_rank=8, max_num_seqs=64
+    dtype=DTYPE, max_context=CONTEXT, kv_cache_bytes=64 << 20, lora_rank=8, max_num_seqs=64
 )
 
 

@@ -22,7 +22,8 @@ class VllmSettings:
     kv_cache_bytes: int | None = None
     """Of keys and values. `None` = 1 GiB on CPU; on a GPU what `gpu_memory_utilization` leaves."""
     gpu_memory_utilization: float = 0.4
-    """Of a GPU's memory, for weights and cache together; the rest is for training."""
+    """Of a GPU's memory, for weights and cache together; the rest is for training. Not looked at
+    where `kv_cache_bytes` is given."""
     max_num_seqs: int = 256
     """Most turns at once; others wait."""
     enforce_eager: bool | None = None

@@ -10,6 +10,9 @@ from agentgym.engines.vllm.transfer import GLOO, NCCL, SHM
 EXTENSION = "agentgym.engines.vllm.extension.WorkerExtension"
 GUARD = "agentgym.engines.vllm.guard.Guard"
 KEY_VARIABLE = "VLLM_API_KEY"
+TOKEN_SHARE = 0.01
+"""Of a GPU's memory. vLLM does not start unless its share is free, even if it is told how many
+bytes to take; on a GPU that others use, too, it is not."""
 _CPU_BLOCK = 32
 """Tokens; vLLM's own 128 on CPU is longer than many prompts, which are then never shared."""
 
@@ -34,7 +37,7 @@ class ServerSettings:
     max_context: int | None = None
     """Tokens of prompt and completion; `None` = as long as the model allows."""
     kv_cache_bytes: int | None = None
-    """`None` = a share of the memory, as vLLM has it."""
+    """`None` = a share of the memory, as vLLM has it, most of a GPU's."""
     threads: int = 2
     """To compute with, on CPU."""
     lora_rank: int = 0
@@ -67,6 +70,8 @@ def server_argv(settings: ServerSettings) -> list[str]:
         options["--block-size"] = _CPU_BLOCK
         # A prompt with a seed that takes several steps kills vLLM's engine on CPU.
         flags += ["--enforce-eager", "--no-enable-chunked-prefill"]
+    elif settings.kv_cache_bytes:
+        options["--gpu-memory-utilization"] = TOKEN_SHARE
     if settings.lora_rank:
         options["--max-lora-rank"] = settings.lora_rank
         flags.append("--enable-lora")

@@ -18,6 +18,7 @@ import numpy as np
 
 from agentgym.engines.loading import refuse_missing_folder
 from agentgym.engines.vllm.local_settings import VllmSettings
+from agentgym.engines.vllm.server_command import TOKEN_SHARE
 from agentgym.errors import AgentGymError, ConfigError, MissingExtraError, boundary
 
 _CPU_KV_CACHE_BYTES = 1 << 30
@@ -172,7 +173,9 @@ def _stored_dtype(model: str) -> str:
 def _for_gpu(settings: VllmSettings) -> dict[str, Any]:
     return {
         "kv_cache_memory_bytes": settings.kv_cache_bytes,
-        "gpu_memory_utilization": settings.gpu_memory_utilization,
+        "gpu_memory_utilization": (
+            TOKEN_SHARE if settings.kv_cache_bytes else settings.gpu_memory_utilization
+        ),
         "enforce_eager": settings.enforce_eager is True,
         "enable_sleep_mode": True,
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from vllm_engine_kit import EXACT, prompt_of
-from vllm_kit import load, tiny_model
+from vllm_kit import DTYPE, load, tiny_model
 from vllm_local_kit import Local, traces
 
 from agentgym.engines.vllm.engine import VllmEngine
@@ -14,7 +14,7 @@ from agentgym.engines.vllm.local_settings import VllmSettings
 from agentgym.errors import ConfigError, EngineError
 
 pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("alone")]
-SMALL = VllmSettings(dtype="float32", kv_cache_bytes=16 << 20)
+SMALL = VllmSettings(dtype=DTYPE, kv_cache_bytes=16 << 20)
 PROMPT = prompt_of(0)
 
 

@@ -16,8 +16,6 @@ from agentgym.engines.vllm.transfer import Sender, sender_for
 
 pytestmark = pytest.mark.vllm
 
-TOLERANCE = 1e-4
-"""Nats, in float32."""
 LONG = tuple(range(1, 81))
 """More than two blocks of the key/value cache."""
 Weights = dict[str, torch.Tensor]
@@ -50,11 +48,11 @@ async def test_after_an_update_the_server_is_the_new_model(
     await kit.update(served, sender, kit.weights_of(old), version=42)
     sender.close()
 
-    assert before < TOLERANCE
-    assert after < TOLERANCE
+    assert before < kit.EXACT
+    assert after < kit.EXACT
     assert distance > 0.1
     assert [span["version"] for span in choice["weight_versions"]] == ["41"]
-    assert served.drift(old, LONG) < TOLERANCE
+    assert served.drift(old, LONG) < kit.EXACT
     assert served.call("/weight_info") == {"weight_version": "42"}
 
 
@@ -125,7 +123,7 @@ async def test_an_update_that_is_cut_is_forgotten(served: Served, shm: Sender) -
     await kit.update(served, shm, weights)
 
     assert cut == before
-    assert served.drift(new) < TOLERANCE
+    assert served.drift(new) < kit.EXACT
 
 
 async def test_a_trainer_that_dies_while_it_sends_leaves_the_old_weights(
@@ -149,7 +147,7 @@ async def test_a_trainer_that_dies_while_it_sends_leaves_the_old_weights(
     assert trainer.returncode == 7, trainer.stderr
     assert took < 100
     assert after == before
-    assert drift < TOLERANCE
+    assert drift < kit.EXACT
 
 
 def run_dying_trainer(url: str) -> "subprocess.CompletedProcess[str]":

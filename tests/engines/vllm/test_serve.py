@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,17 @@ def test_the_command_fits_the_machine(on_gpu: bool) -> None:
     assert '{"backend": "agentgym_shm"}' in argv
     assert f'{{"backend": "{network}"}}' in open_argv
     assert argv[argv.index("--max-lora-rank") + 1] == "8"
+
+
+def test_a_server_that_is_told_its_cache_starts_on_a_gpu_that_others_use() -> None:
+    """Without it vLLM wants most of the memory to be free; the user's own words come last."""
+    settings = ServerSettings(model="m", on_gpu=True, extra=("--gpu-memory-utilization", "0.3"))
+    shares = [
+        [argv[i + 1] for i, word in enumerate(argv) if word == "--gpu-memory-utilization"]
+        for argv in map(server_argv, (settings, replace(settings, kv_cache_bytes=1 << 30)))
+    ]
+
+    assert shares == [["0.3"], ["0.01", "0.3"]]
 
 
 async def status_of(guard: Guard, path: str, **headers: str) -> int:
