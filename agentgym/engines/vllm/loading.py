@@ -63,6 +63,8 @@ class ServedModel:
         with torch.no_grad():
             reload_weights(self._vllm_config, self._model, iter(tensors.items()), None, True)
             repack_tied_output_layer(self._model)
+        if torch.accelerator.is_available():  # a trainer may change its tensors right afterwards
+            torch.accelerator.synchronize()
         changed = sum(self._digests.get(name) != now for name, now in staging.digests.items())
         self._digests = dict(staging.digests)
         return Loaded(len(tensors), changed)
