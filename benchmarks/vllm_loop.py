@@ -1,129 +1,111 @@
-"""What the agent loop costs on top of vLLM, and what prefix caching saves it.
+"""The whole agent loop through vLLM, against vLLM's own offline `generate` on the same requests.
 
-Turns are sampled by vLLM's `LLMEngine` alone, given all at once and stepped in a plain loop, which
-is what `LLM.generate` does behind its progress bar, and by `VllmEngine`, asked by as many
-coroutines. Both get turns of the same seeds and lengths over random prompts of one length; the
-prompts differ, or the second would find those of the first in the cache. Then trajectories of three
-turns, in groups, as they are, and with a first token that is new in every turn, so that nothing is
-found in the cache. Contestants take turns in every round, so that a busy machine slows all alike;
-medians of the ratios are the figures to read. All share one vLLM: a process can have only one.
+With `--turns 1`, trajectories of one turn: env, chat template, budgets, engine, logprobs, masks,
+records. The prompts and sampling parameters that the loop asks for are written down and given to
+`vllm.LLM.generate`, all at once, as vLLM starts it. Each contestant has a process of its own and
+computes while the others wait, in turn, so that a busy machine slows all alike; the ratios within a
+round are the figures to read. Prompts differ from round to round, so no contestant finds them in
+its cache.
+
+With more turns, the loop with vLLM's prefix caching against the loop without.
 
     VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=2 GOMP_SPINCOUNT=0 \
-        python benchmarks/vllm_loop.py [MODEL] [ROUNDS]
+        python benchmarks/vllm_loop.py [--model MODEL] [--rounds 8] [--trajectories 128]
 """
 
-import asyncio
-import random
-import sys
-import time
+import argparse
+import multiprocessing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.connection import Connection
 from statistics import median
-from typing import Any, NamedTuple
 
-from agentgym.engines.base import Sampling
-from agentgym.engines.vllm.core import _params
-from agentgym.engines.vllm.engine import VllmEngine
-from agentgym.engines.vllm.local_settings import VllmSettings
-from agentgym.engines.vllm.sampling import sampling_fields
+from vllm_contestants import Asked, Order, Plan, Play, Round, in_process, offline, through_server
+
 from agentgym.trainer.tiny_policy import PATH
 
-NUM, PROMPT_TOKENS, TURNS, TOOL_TOKENS = 64, 120, 3, 15
-SHORTEST, LONGEST = 20, 60
+CONTESTANTS: dict[str, Callable[[Plan], Play]] = {
+    "loop, in process": in_process,
+    "loop, server": through_server,
+    "loop, no prefix caching": partial(in_process, prefix_caching=False),
+    "vLLM offline": offline,
+}
+_OF_ONE_TURN = ("loop, in process", "loop, server", "vLLM offline")
+_OF_MORE = ("loop, in process", "loop, no prefix caching")
+"""The last one is what others are held against; it gets the requests that the first has made."""
 
 
-class Turn(NamedTuple):
-    """One request."""
-
-    prompt: tuple[int, ...]
-    sampling: Sampling
-
-
-def turns(round_number: int, vocabulary: int) -> list[Turn]:
-    """Prompts that nobody has seen, in groups of 8."""
-    made = []
-    for index in range(NUM):
-        own = random.Random(index)
-        group = random.Random(f"{round_number} {index // 8}")
-        prompt = tuple(group.choices(range(3, vocabulary), k=PROMPT_TOKENS))
-        made.append(Turn(prompt, Sampling(max_tokens=own.randint(SHORTEST, LONGEST), seed=index)))
-    return made
+def compete(name: str, plan: Plan, pipe: Connection) -> None:
+    """A contestant's process: rounds in, what was done out."""
+    play = CONTESTANTS[name](plan)
+    pipe.send("ready")
+    while (order := pipe.recv()) is not None:
+        pipe.send(play(order))
 
 
-def offline(engine: VllmEngine, asked: list[Turn]) -> int:
-    """Tokens that vLLM samples alone, in the calling thread."""
-    from vllm.inputs.engine import tokens_input
-
-    vllm = engine._vllm
-    for index, (prompt, sampling) in enumerate(asked):
-        fields = sampling_fields(sampling, max_tokens=sampling.max_tokens)
-        vllm.add_request(f"offline-{index}", tokens_input(list(prompt)), _params(fields))
-    num = 0
-    while vllm.has_unfinished_requests():
-        num += sum(len(o.outputs[0].token_ids) for o in vllm.step() if o.finished)
-    return num
-
-
-async def asked_for(engine: VllmEngine, asked: list[Turn]) -> int:
-    """Tokens sampled through the engine."""
-    answers = await asyncio.gather(
-        *[
-            engine.generate(turn.prompt, turn.sampling, session=str(index))
-            for index, turn in enumerate(asked)
-        ]
-    )
-    return sum(len(answer.token_ids) for answer in answers)
+@contextmanager
+def processes(names: tuple[str, ...], plan: Plan) -> Iterator[dict[str, Connection]]:
+    """One for each contestant, started one after the other."""
+    spawn = multiprocessing.get_context("spawn")
+    pipes: dict[str, Connection] = {}
+    started = []
+    try:
+        for name in names:
+            pipes[name], theirs = spawn.Pipe()
+            started.append(spawn.Process(target=compete, args=(name, plan, theirs)))
+            started[-1].start()
+            theirs.close()
+            pipes[name].recv()
+        yield pipes
+    finally:
+        for pipe in pipes.values():
+            pipe.send(None)
+        for process in started:
+            process.join(20)
+            process.kill()
 
 
-async def trajectories(engine: VllmEngine, asked: list[Turn], *, cached: bool) -> int:
-    """Tokens of whole trajectories, three turns each."""
-
-    async def play(index: int, turn: Turn) -> int:
-        ids, num = turn.prompt, 0
-        for number in range(TURNS):
-            if not cached:
-                ids = (3 + (index + number) % 400, *ids[1:])
-            answer = await engine.generate(ids, turn.sampling, session=str(index))
-            num += len(answer.token_ids)
-            ids = (*ids, *answer.token_ids, *turn.prompt[:TOOL_TOKENS])
-        return num
-
-    return sum(await asyncio.gather(*[play(*numbered) for numbered in enumerate(asked)]))
+def ask(pipe: Connection, order: Order) -> Round:
+    """A round of one contestant."""
+    pipe.send(order)
+    done: Round = pipe.recv()
+    return done
 
 
-def timed(work: Any) -> float:
-    """Tokens per second of a function."""
-    started = time.perf_counter()
-    num: int = work()
-    return num / (time.perf_counter() - started)
+def options() -> argparse.Namespace:
+    """Of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--model", default=str(PATH), help="folder or hub id")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--trajectories", type=int, default=128, help="at once, per round")
+    parser.add_argument("--turn-tokens", type=int, default=64, help="sampled at most")
+    parser.add_argument("--prompt-words", type=int, default=60)
+    parser.add_argument("--turns", type=int, default=1)
+    return parser.parse_args()
 
 
 def main() -> None:
-    """Print medians."""
-    model = sys.argv[1] if len(sys.argv) > 1 else str(PATH)
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 7
-    engine = VllmEngine(model, VllmSettings(max_context=512, kv_cache_bytes=1 << 30))
-    vocabulary = engine._vocabulary
-    kinds = {
-        "vLLM alone": lambda asked: offline(engine, asked),
-        "VllmEngine": lambda asked: asyncio.run(asked_for(engine, asked)),
-        "3 turns, no shared prefix": lambda a: asyncio.run(trajectories(engine, a, cached=False)),
-        "3 turns, prefix caching": lambda a: asyncio.run(trajectories(engine, a, cached=True)),
-    }
-    speeds: dict[str, list[float]] = {name: [] for name in kinds}
-    for number in range(rounds + 1):
-        order = list(kinds) if number % 2 else list(reversed(kinds))
-        for name in order:
-            asked = turns(1000 * number + list(kinds).index(name), vocabulary)
-            speed = timed(lambda work=kinds[name], asked=asked: work(asked))
-            if number:  # the first round warms up
-                speeds[name].append(speed)
+    """Print tokens per second, and ratios to vLLM alone."""
+    given = options()
+    plan = Plan(given.model, given.trajectories, given.turn_tokens, given.prompt_words, given.turns)
+    names = _OF_ONE_TURN if given.turns == 1 else _OF_MORE
+    speeds: dict[str, list[float]] = {name: [] for name in names}
+    with processes(names, plan) as pipes:
+        for number in range(given.rounds + 1):
+            asked: list[Asked] = []
+            for name in names:
+                done = ask(pipes[name], Order(number, asked))
+                asked = asked or done.asked
+                if number:  # the first round warms up
+                    speeds[name].append(done.tokens / done.seconds)
+                    print(f"{name}: {done.tokens} tokens in {done.seconds:.2f} s", flush=True)
     for name, values in speeds.items():
-        print(f"{name:>28}: {median(values):8.0f} tokens/s")
-    for one, other in (list(kinds)[1::-1], list(kinds)[:1:-1]):
-        ratios = [a / b for a, b in zip(speeds[one], speeds[other], strict=True)]
+        ratios = [a / b for a, b in zip(values, speeds[names[-1]], strict=True)]
         print(
-            f"{one} / {other}: {median(ratios):.2f} (from {min(ratios):.2f} to {max(ratios):.2f})"
+            f"{name:>24}: {median(values):8.0f} tokens/s, {median(ratios):.2f} of {names[-1]} "
+            f"(from {min(ratios):.2f} to {max(ratios):.2f})"
         )
-    asyncio.run(engine.aclose())
 
 
 if __name__ == "__main__":
