@@ -91,5 +91,6 @@ def _overview() -> str:
 
 
 def _complain(error: AgentGymError, code: int) -> int:
-    print(f"agentgym: {error}", file=sys.stderr)
+    notes: list[str] = vars(error).get("__notes__", [])
+    print("; ".join([f"agentgym: {error}", *notes]), file=sys.stderr)
     return code

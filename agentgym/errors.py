@@ -1,8 +1,9 @@
 """Who must act on a failure decides its class.
 
-The caller (`UsageError`: the run stops with one line), this trajectory (`EpisodeError`: recorded on
-it, the run goes on), or the model (`ToolError`: shown to it as the tool's result). Foreign code
-raises ordinary exceptions; `boundary` is the one place that turns them into these.
+The caller (`UsageError`: the run stops with one line), whoever keeps the servers (`OutageError`:
+the run stops, to go on later), this trajectory (`EpisodeError`: recorded on it, the run goes on),
+or the model (`ToolError`: shown to it as the tool's result). Foreign code raises ordinary
+exceptions; `boundary` is the one place that turns them into these.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,6 +67,13 @@ class BudgetError(EpisodeError):
     """A limit of the trajectory was passed before anything could be sampled."""
 
 
+class OutageError(AgentGymError):
+    """What every trajectory needs is gone, such as the engine's servers: the run stops.
+
+    It is nobody's mistake, and what could still be played would be a biased part.
+    """
+
+
 class ToolError(AgentGymError):
     """Shown to the model as the tool's result; raise it in a tool to say what went wrong."""
 
@@ -76,8 +84,8 @@ def boundary(
 ) -> Iterator[None]:
     """Run foreign code; whatever it raises becomes a `kind` that names the action.
 
-    Errors of the caller and of a trajectory pass unchanged, and so do those of `kind`, cancellation
-    and the interpreter's exits.
+    Errors of the caller and of a trajectory pass unchanged, and so do outages, those of `kind`,
+    cancellation and the interpreter's exits.
 
     Args:
         kind: class of the error raised instead.
@@ -87,7 +95,7 @@ def boundary(
     foreign: tuple[type[BaseException], ...] = (Exception, *also)
     try:
         yield
-    except (UsageError, EpisodeError, kind):
+    except (UsageError, EpisodeError, OutageError, kind):
         raise
     except foreign as error:
         raise kind(f"{action}: {type(error).__name__}: {error}") from error

@@ -157,7 +157,10 @@ class RunFolder:
 
     def refuse_unusable(self) -> None:
         """Raise a `ConfigError` if something is there already, or nothing can be put there."""
-        if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
+        is_free = not self.path.exists() or (
+            self.path.is_dir() and (not any(self.path.iterdir()) or self._is_unstarted)
+        )
+        if not is_free:
             raise ConfigError(
                 f"the run folder {str(self.path)!r} is not empty: choose another --name or "
                 "--run-dir, or continue it with --resume"
@@ -173,6 +176,8 @@ class RunFolder:
     def create(self, config_yaml: str) -> None:
         """Make the folder; the config is the first file in it."""
         with storing(self.path):
+            if self._is_unstarted:
+                self._clear()
             self.trajectories.mkdir(parents=True, exist_ok=True)
             self.checkpoints.mkdir(exist_ok=True)
         write_atomically(self.config, config_yaml.encode())
@@ -187,6 +192,28 @@ class RunFolder:
         if not complete:
             raise ConfigError(f"cannot resume: no complete checkpoint in {str(self.checkpoints)!r}")
         return complete[max(complete)]
+
+    @property
+    def _is_unstarted(self) -> bool:
+        """Whether all that is there is a run that ended before its first step."""
+        if not self.summary.is_file():
+            return False
+        files = (self.config, self.metrics, self.summary, self.plot)
+        folders = (self.trajectories, self.checkpoints)
+        summary = self.read_summary()
+        return (
+            {*self.path.iterdir()} <= {*files, *folders}
+            and summary.get("ended") is True
+            and summary.get("num_steps") == 0
+            and not any(self.checkpoints.glob("checkpoint-*"))
+            and not self.read_metrics()
+        )
+
+    def _clear(self) -> None:
+        for folder in (self.trajectories, self.checkpoints):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in (self.config, self.metrics, self.summary, self.plot):
+            file.unlink(missing_ok=True)
 
     def drop_incomplete_checkpoints(self) -> None:
         """Remove what a run left that could not finish writing."""

@@ -4,7 +4,9 @@ The proof is for engines with weights of their own; one that samples from the tr
 cannot have others.
 """
 
+import json
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.engines.base import Engine
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from agentgym.trainer.grpo import AgentGRPOTrainer
 
 logger = logging.getLogger(__name__)
+
+FILE = "engine.json"
+"""In a checkpoint, if the engine has weights of its own."""
 
 
 class EngineSync:
@@ -40,6 +45,23 @@ class EngineSync:
         )
         self.metrics: Metrics = {}
         """Of the last update."""
+
+    def save(self, folder: Path) -> None:
+        """Write into a checkpoint how far versions have come."""
+        if self._weights.version:
+            content = {"policy_version": self._weights.version}
+            (folder / FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+    def load(self, folder: Path) -> None:
+        """Go on with the versions of a checkpoint: a run gives each of its policies one of its own.
+
+        Without this, an engine that was started anew would call a later policy as it called an
+        earlier one.
+        """
+        path = folder / FILE
+        if path.exists():
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            self._weights.go_on_from(saved["policy_version"])
 
     def push(self, engine: Engine, loop: LoopThread) -> int:
         """Bring the engine to the trained weights; collective, on the main thread.

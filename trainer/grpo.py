@@ -234,6 +234,7 @@ class AgentGRPOTrainer(GRPOTrainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *args: Any, **kwargs: Any) -> None:
         self._geometry.refuse_other(Path(resume_from_checkpoint))
+        self.engine_sync.load(Path(resume_from_checkpoint))
         super()._load_from_checkpoint(resume_from_checkpoint, *args, **kwargs)
         if self.curriculum is not None:
             self.curriculum.load(Path(resume_from_checkpoint))
@@ -245,6 +246,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             folder = Path(self.args.output_dir or ".") / f"checkpoint-{self.state.global_step}"
             folder.mkdir(parents=True, exist_ok=True)
             self._geometry.save(folder)
+            self.engine_sync.save(folder)
             if self.curriculum is not None:
                 self.curriculum.save(folder)
         super()._save_checkpoint(*args, **kwargs)  # type: ignore[no-untyped-call]

@@ -12,7 +12,8 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from agentgym.errors import AgentGymError, EpisodeError, UsageError
+from agentgym.engines.weights import WeightsLostError
+from agentgym.errors import AgentGymError, EpisodeError, OutageError, UsageError
 
 T = TypeVar("T")
 
@@ -90,7 +91,15 @@ def _store() -> Any:
 
 
 _KINDS: dict[str, type[BaseException]] = {
-    kind.__name__: kind for kind in (UsageError, EpisodeError, KeyboardInterrupt, AgentGymError)
+    kind.__name__: kind
+    for kind in (
+        UsageError,
+        EpisodeError,
+        WeightsLostError,
+        OutageError,
+        KeyboardInterrupt,
+        AgentGymError,
+    )
 }
 """What an error becomes on the other ranks: who must act stays the same."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from agentgym.engines.weights import WeightsLostError
 from agentgym.rollout.curriculum import Tried
 from agentgym.trainer.ages import Staleness
 from agentgym.trainer.completions import fill_table
@@ -49,14 +50,15 @@ class Windows:
         trainer = self._trainer
         trainer.policy.train(False)
         with trainer.stage.session():
-            self.sync()
-            played = trainer.stage.window(
-                number,
-                trainer,
-                trainer.ranks,
-                num_windows=trainer.state.max_steps // trainer.args.steps_per_window,
-                requests_of=self.requests,
-            )
+            try:
+                played = self._played(number)
+            except WeightsLostError as error:
+                if trainer.ranks.count > 1:
+                    raise
+                logger.warning("%s; they are sent again, and the window is played anew", error)
+                trainer.stage.drop()
+                trainer.stage.weights_changed()
+                played = self._played(number)
         episodes = self.everyones_episodes(played.outputs)
         advantages = self._advantages(episodes)
         window = make_window(
@@ -72,6 +74,18 @@ class Windows:
         self._scorer.fill_old_logprobs(window)
         self.old_logprob_seconds = time.perf_counter() - started
         return window
+
+    def _played(self, number: int) -> Played:
+        """A window under the current weights."""
+        trainer = self._trainer
+        self.sync()
+        return trainer.stage.window(
+            number,
+            trainer,
+            trainer.ranks,
+            num_windows=trainer.state.max_steps // trainer.args.steps_per_window,
+            requests_of=self.requests,
+        )
 
     def sync(self) -> None:
         """Bring the engine to the current weights; collective, within a session of the stage."""

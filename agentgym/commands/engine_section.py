@@ -31,7 +31,7 @@ class EngineSection(Config):
     server_key_variable: str = Field(KEY_VARIABLE, min_length=1)
     """Environment variable that holds the servers' API key."""
     server_timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
-    """Seconds to wait for the servers to be there."""
+    """Seconds to wait for servers: to be there in the beginning, to answer, and to come back."""
     gpu_memory_utilization: float | None = Field(None, gt=0, le=1)
     """Share of a GPU's memory for vLLM in this process, beside training. (default: 0.4)"""
     kv_cache_gb: float | None = Field(None, gt=0, allow_inf_nan=False)

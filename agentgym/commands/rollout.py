@@ -23,7 +23,7 @@ from agentgym.commands.sections import EnvSection, ModelSection, PluginSection, 
 from agentgym.config import Config
 from agentgym.display import print_trajectories
 from agentgym.engines.base import Engine
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, OutageError
 from agentgym.rollout import Player, SamplingDefaults
 from agentgym.rollout.game import Game, game_of
 from agentgym.rollout.referee import scheduler_for
@@ -129,7 +129,7 @@ def rollout(settings: RolloutConfig) -> int:
     missing = settings.n - len(done)
     try:
         play(plan.requests(done), player, settings.out, results, missing)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OutageError):
         _say_what_is_kept(settings, results.tally.num)
         raise
     console, tally = Console(), results.tally

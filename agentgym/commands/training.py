@@ -1,5 +1,6 @@
 """A training run from the first evaluation to the last, and what is left of it on every way out."""
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -9,7 +10,7 @@ from typing import Any
 
 from agentgym.commands.stopping import StopRequest
 from agentgym.commands.train_config import TrainConfig
-from agentgym.errors import AgentGymError
+from agentgym.errors import AgentGymError, ConfigError, EpisodeError, OutageError
 from agentgym.plotting import RewardCurve, reward_curve_png
 from agentgym.progress import Progress
 from agentgym.store import RunFolder, StorageError, step_of, write_atomically
@@ -53,7 +54,9 @@ class TrainingRun:
             "eval_tasks": settings.eval_tasks,
             "interrupted": False,
             "finished": False,
+            "ended": False,
         }
+        self._saved_step = 0
 
     def run(self, checkpoint: Path | None, stop: StopRequest) -> None:
         """The whole run; on every way out the folder says how far it came.
@@ -73,8 +76,10 @@ class TrainingRun:
             raise
         except AgentGymError as error:
             self.summary["error"] = str(error)
+            self._say_how_to_go_on(error)
             raise
         finally:
+            self.summary["ended"] = True
             with suppress(*(() if self.summary["finished"] else (StorageError,))):
                 self._write_down()
 
@@ -112,19 +117,44 @@ class TrainingRun:
         started = time.perf_counter()
         try:
             with stop.held_back(), self._guarded_checkpoints():
-                self.trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+                self._go_round(checkpoint)
         finally:
             self.summary["num_steps"] = self.trainer.state.global_step
             self.summary["train_seconds"] = earlier + time.perf_counter() - started
+
+    def _go_round(self, checkpoint: Path | None) -> None:
+        """Hugging Face's loop; what was learned is kept when what it needs is gone."""
+        self._saved_step = step_of(checkpoint) if checkpoint is not None else 0
+        trainer = self.trainer
+        try:
+            trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+        except (EpisodeError, OutageError):
+            step = trainer.state.global_step
+            if step != self._saved_step and step % trainer.args.steps_per_window == 0:
+                trainer._save_checkpoint(trainer.model, trial=None)
+            raise
+
+    def _say_how_to_go_on(self, error: AgentGymError) -> None:
+        """Add to an error that no change of settings mends what to do once its cause is over."""
+        if not self.is_main or not isinstance(error, (EpisodeError, OutageError)):
+            return
+        try:
+            step = step_of(self.folder.newest_checkpoint())
+        except ConfigError:
+            error.add_note("nothing was trained yet: begin again with the same command")
+        else:
+            command = f"agentgym train --resume --run-dir {shlex.quote(str(self.folder.path))}"
+            error.add_note(f"step {step} is kept, go on with: {command}")
 
     @contextmanager
     def _guarded_checkpoints(self) -> Iterator[None]:
         """Within the block, a checkpoint that cannot be written is a `StorageError`."""
         save = self.trainer._save_checkpoint
 
-        def guarded(*args: Any) -> None:
+        def guarded(*args: Any, **kwargs: Any) -> None:
             with storing_checkpoint(self.folder):
-                save(*args)
+                save(*args, **kwargs)
+            self._saved_step = self.trainer.state.global_step
 
         self.trainer._save_checkpoint = guarded  # type: ignore[method-assign]
         try:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from agentgym.errors import ConfigError
+from agentgym.errors import ConfigError, OutageError
 
 Bucket = Mapping[str, Any]
 """Some of the tensors (`torch.Tensor`, on any device, detached) by checkpoint name."""
@@ -104,6 +104,10 @@ class Sleeps(Protocol):
     async def sleep(self) -> None:
         """Free weights and caches; only while nothing is sampled. Idempotent."""
         ...
+
+
+class WeightsLostError(OutageError):
+    """The engine was started anew: it samples from other weights until it is given these again."""
 
 
 class Match(NamedTuple):

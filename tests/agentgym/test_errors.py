@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agentgym.errors import ConfigError, EnvError, NotRegisteredError, boundary
+from agentgym.errors import ConfigError, EnvError, NotRegisteredError, OutageError, boundary
 
 
 def test_foreign_errors_name_the_action():
@@ -18,7 +18,9 @@ def test_foreign_errors_name_the_action():
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("error", [ConfigError("x"), asyncio.CancelledError(), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error", [ConfigError("x"), OutageError("x"), asyncio.CancelledError(), KeyboardInterrupt()]
+)
 def test_what_is_not_foreign_passes_unchanged(error: BaseException):
     """A mistake of the caller is not the env's, and Ctrl-C is no failure."""
     with pytest.raises(type(error)) as caught, boundary(EnvError, "step"):

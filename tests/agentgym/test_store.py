@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,45 @@ def test_a_folder_with_content_is_refused_and_an_empty_one_is_not(run: RunFolder
     RunFolder(tmp_path / "new").refuse_unusable()
 
     with pytest.raises(ConfigError, match=r"not empty.*--resume"):
+        run.refuse_unusable()
+
+
+def test_a_run_that_ended_before_its_first_step_is_begun_again(run: RunFolder):
+    """Whoever corrects the mistake gives the same command again."""
+    run.write_trajectories("eval-before-reward", [])
+    run.write_summary({"num_steps": 0, "ended": True, "error": "no server"})
+    run.refuse_unusable()
+    run.create("seed: 2\n")
+
+    assert run.config.read_text() == "seed: 2\n"
+    assert {path.name for path in run.path.iterdir()} == {
+        "config.yaml",
+        "trajectories",
+        "checkpoints",
+    }
+    assert not list(run.trajectories.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("summary", "keep"),
+    [
+        ({"num_steps": 0, "ended": False}, None),
+        ({"num_steps": 1, "ended": True}, None),
+        ({"num_steps": 0, "ended": True}, "notes.txt"),
+        ({"num_steps": 0, "ended": True}, "checkpoints/checkpoint-4/model.bin"),
+        ({"num_steps": 0, "ended": True}, "metrics.jsonl"),
+    ],
+)
+def test_a_run_of_value_or_at_work_is_never_begun_again(
+    run: RunFolder, summary: dict[str, Any], keep: str | None
+):
+    run.write_summary(summary)
+    if keep is not None:
+        file = run.path / keep
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text('{"step": 1}\n')
+
+    with pytest.raises(ConfigError, match="not empty"):
         run.refuse_unusable()
 
 

@@ -67,6 +67,15 @@ class WeightSync:
         self.figures: SyncFigures | None = None
         """Of the last update."""
 
+    @property
+    def version(self) -> int:
+        """Of the last update; the next one gets a higher one."""
+        return self._version
+
+    def go_on_from(self, version: int) -> None:
+        """Give the next update a version above this one."""
+        self._version = max(self._version, version)
+
     def push(self, engine: Engine, loop: LoopThread, *, must_change: bool = False) -> int:
         """Give the engine the current weights.
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from agentgym.deadlines import together
 from agentgym.engines.http import FailedCallError, JsonClient
 from agentgym.engines.vllm.health import Facts
+from agentgym.engines.vllm.presence import Presence
 from agentgym.engines.vllm.watch import Watch
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ class Server:
 
     number: int
     client: JsonClient
+    presence: Presence
     watch: Watch
     facts: Facts | None = None
     is_stale: bool = False

@@ -2,12 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError
 from agentgym.engines.vllm.settings import Deadlines
 from agentgym.errors import ConfigError, EngineError
+
+T = TypeVar("T")
 
 _PER_CALL_S = 30.0
 _BETWEEN_S = 0.25
@@ -63,19 +66,50 @@ async def until_alive(client: JsonClient, timeout_s: float) -> None:
     Raises:
         UnreachableError: it did not in time.
     """
-    ends = time.monotonic() + timeout_s
-    while (left := ends - time.monotonic()) > 0:
+
+    async def ask(limit_s: float) -> None:
         try:
-            await client.call("GET", "/health", timeout_s=min(left, _PER_CALL_S))
-            return
+            await client.call("GET", "/health", timeout_s=limit_s)
+        except FailedCallError as error:
+            if error.status >= _BROKEN:
+                raise
+
+    await _until(client, ask, timeout_s)
+
+
+async def until_answering(client: JsonClient, timeout_s: float) -> str:
+    """Wait until the server's engine core is at work, too; the label of the weights it has.
+
+    Raises:
+        UnreachableError: it was not in time.
+        EngineError: it does not let us in.
+    """
+
+    async def ask(limit_s: float) -> str:
+        await client.call("GET", "/health", timeout_s=limit_s)
+        return await label_of(client, limit_s)
+
+    return await _until(client, ask, timeout_s)
+
+
+async def _until(client: JsonClient, ask: Callable[[float], Awaitable[T]], timeout_s: float) -> T:
+    """What `ask` gives, once it does; asked at least once, with the seconds that it may take."""
+    ends = time.monotonic() + timeout_s
+    while True:
+        left_s = max(ends - time.monotonic(), _BETWEEN_S)
+        try:
+            return await ask(min(left_s, _PER_CALL_S))
         except UnreachableError as error:
             failure: EngineError = error
         except FailedCallError as error:
             if error.status < _BROKEN:
-                return
+                raise
             failure = error
-        await asyncio.sleep(min(_BETWEEN_S, max(left, 0.0)))
-    raise UnreachableError(f"{client.url} was not there within {timeout_s:g} s: {failure}")
+        if time.monotonic() + _BETWEEN_S > ends:
+            raise UnreachableError(
+                f"{client.url} was not there within {timeout_s:g} s: {failure}"
+            ) from failure
+        await asyncio.sleep(_BETWEEN_S)
 
 
 async def label_of(client: JsonClient, timeout_s: float) -> str:

@@ -16,9 +16,10 @@ from agentgym.engines.vllm.adapters import Adapters, adapter_name
 from agentgym.engines.vllm.fleet import Server, coarsest, on_all, place_of
 from agentgym.engines.vllm.health import Facts, label_of, look
 from agentgym.engines.vllm.policy import Policy, version_of
+from agentgym.engines.vllm.presence import Presence
 from agentgym.engines.vllm.replies import ConstraintRefusedError
 from agentgym.engines.vllm.routing import Router
-from agentgym.engines.vllm.settings import VllmServers
+from agentgym.engines.vllm.settings import Deadlines, VllmServers
 from agentgym.engines.vllm.turns import Turn, Turns
 from agentgym.engines.vllm.updating import Updater
 from agentgym.engines.vllm.watch import Watch
@@ -45,7 +46,7 @@ class VllmServerEngine:
     def __init__(self, servers: VllmServers) -> None:
         self._settings = servers
         self._servers = [
-            Server(number, client, Watch(client, servers.deadlines))
+            _server(number, client, servers.deadlines)
             for number, client in enumerate(_clients(servers))
         ]
         self._policy = Policy()
@@ -116,6 +117,7 @@ class VllmServerEngine:
             ConfigError: a server is not what is needed, or takes no such request.
             ConstraintError: the server cannot enforce the turn's constraint.
             EngineError: the prompt does not fit, or no server gave the turn.
+            OutageError: all servers are gone, or have lost the policy's weights.
         """
         await self.connect()
         limit = min(sampling.max_tokens, self._room(len(prompt_ids)))
@@ -216,6 +218,11 @@ class VllmServerEngine:
             self._policy.labels[:] = labels[:1]
         self._policy.version = max((v for v in versions if v is not None), default=0)
         self._max_context = min(fact.max_model_len for fact in facts)
+
+
+def _server(number: int, client: JsonClient, deadlines: Deadlines) -> Server:
+    presence = Presence(client, deadlines.gone_s)
+    return Server(number, client, presence, Watch(client, deadlines, presence))
 
 
 def _clients(settings: VllmServers) -> list[JsonClient]:

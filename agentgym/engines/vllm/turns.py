@@ -6,21 +6,22 @@ however many attempts, it is the same one.
 
 import asyncio
 import math
+import time
 from collections.abc import Mapping
-from itertools import count
 from typing import Any, NamedTuple
 
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.http import AskAgainError, RefusedError, UnreachableError, pause_s
 from agentgym.engines.vllm.adapters import Adapters
 from agentgym.engines.vllm.fleet import Server
-from agentgym.engines.vllm.health import label_of, until_alive
+from agentgym.engines.vllm.health import label_of
 from agentgym.engines.vllm.policy import Policy
-from agentgym.engines.vllm.replies import Reply, read_reply, to_generation
+from agentgym.engines.vllm.replies import FIRST_LABEL, Reply, read_reply, to_generation
 from agentgym.engines.vllm.routing import Router
 from agentgym.engines.vllm.sampling import sampling_fields
 from agentgym.engines.vllm.settings import Deadlines
-from agentgym.errors import EngineError
+from agentgym.engines.weights import WeightsLostError
+from agentgym.errors import EngineError, OutageError
 
 _GENERATE = "/inference/v1/generate"
 _REST_S = 15.0
@@ -39,6 +40,10 @@ class Turn(NamedTuple):
 
 class _StaleError(AskAgainError):
     """The server has other weights than it should; another one may have the right ones."""
+
+    def __init__(self, reason: str, label: str) -> None:
+        super().__init__(reason)
+        self.label = label
 
 
 class Turns:
@@ -71,21 +76,30 @@ class Turns:
 
         Raises:
             ConfigError: no server takes such a request.
-            EngineError: no server gave it in time, or with the right weights.
+            EngineError: no server gave it in time.
+            OutageError: all servers are gone, or have other weights.
         """
-        clock, first = asyncio.get_running_loop().time, math.inf
-        for attempt in count():
+        hope, silent = _Hope(self._deadlines), set[int]()
+        while True:
             self._policy.refuse_trouble()
             server = self._servers[self._router.server_of(turn.session)]
             try:
                 return await self._attempt(server, turn)
             except AskAgainError as error:
                 failure = error
-            first = min(first, clock())
-            limit_s = self._deadlines.turn_s if failure.is_busy else self._deadlines.gone_s
             self._move(server, turn, failure)
-            await self._before_next(server, turn, failure, first + limit_s - clock(), attempt)
-        raise AssertionError
+            self._refuse_stale(failure)
+            pause_s = hope.pause_s(failure)
+            if pause_s is None:
+                raise EngineError(f"{server.url}: {failure}; gave up")
+            if isinstance(failure, UnreachableError):
+                silent.add(server.number)
+            following = self._router.server_of(turn.session)
+            if following in silent or following == server.number or failure.is_busy:
+                await asyncio.sleep(pause_s)
+            if following in silent:
+                await self._any_back()
+                silent.clear()
 
     async def _attempt(self, server: Server, turn: Turn) -> Generation:
         if server.must_resume and not server.watch.is_paused:
@@ -119,8 +133,9 @@ class Turns:
         except RefusedError as error:
             if error.status != 404 or adapter is None:
                 raise
-        if await label_of(server.client, self._deadlines.hung_s) != self._policy.label:
-            raise _StaleError(self._other_weights(server, "other weights"))
+        label = await label_of(server.client, self._deadlines.hung_s)
+        if label != self._policy.label:
+            raise _StaleError(self._other_weights(server, label), label)
         if not await self._adapters.restore(server, adapter):
             raise EngineError(f"{server.url} has lost the adapter {adapter}: it was restarted")
         return await server.client.post_once(_GENERATE, body)
@@ -131,48 +146,74 @@ class Turns:
         self._router.release(turn.session)
         self._router.rest(server.number, math.inf if server.is_stale else rest_s)
 
-    async def _before_next(
-        self, server: Server, turn: Turn, failure: AskAgainError, left_s: float, attempt: int
-    ) -> None:
-        """Wait, if this server is to be asked again.
+    def _refuse_stale(self, failure: AskAgainError) -> None:
+        """Raise an `OutageError` if no server has the policy's weights."""
+        if not all(server.is_stale for server in self._servers):
+            return
+        is_anew = isinstance(failure, _StaleError) and failure.label == FIRST_LABEL
+        raise (WeightsLostError if is_anew else OutageError)(str(failure))
+
+    async def _any_back(self) -> None:
+        """Wait for the first server to be back, with the weights it had.
 
         Raises:
-            EngineError: there is no hope left.
+            OutageError: none is.
         """
-        if all(server.is_stale for server in self._servers):
-            raise EngineError(str(failure))
-        if left_s <= 0:
-            raise EngineError(f"{server.url}: {failure}; gave up")
-        following = self._servers[self._router.server_of(turn.session)]
-        wait_s = failure.wait_s
-        if following is server and isinstance(failure, UnreachableError):
-            await self._returned(server, left_s)
-        elif following is server or failure.is_busy:
-            wait_s = min(pause_s(attempt), _MOST_PAUSE_S) if wait_s is None else wait_s
-            await asyncio.sleep(min(wait_s, left_s))
-
-    async def _returned(self, server: Server, left_s: float) -> None:
-        """Wait for a server to come back, with the weights it had.
-
-        Raises:
-            EngineError: it does not.
-        """
-        await asyncio.sleep(min(pause_s(0), left_s))
+        waits = [
+            asyncio.ensure_future(self._back(server))
+            for server in self._servers
+            if not server.is_stale
+        ]
         try:
-            await until_alive(server.client, left_s)
-            label = await label_of(server.client, self._deadlines.hung_s)
-        except AskAgainError as error:
-            raise EngineError(f"{error}; gave up") from error
-        if label != self._policy.label:
+            for wait in asyncio.as_completed(waits):
+                try:
+                    return await wait
+                except AskAgainError as error:
+                    failure = error
+        finally:
+            for pending in waits:
+                pending.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        self._refuse_stale(failure)
+        raise OutageError(str(failure))
+
+    async def _back(self, server: Server) -> None:
+        label = await server.presence.returned()
+        if label != self._policy.label and not server.watch.is_paused:
             server.is_stale = True
-            raise EngineError(self._other_weights(server, label))
+            raise _StaleError(self._other_weights(server, label), label)
 
     def _mark_stale(self, server: Server, reply: Reply) -> None:
         server.is_stale = True
-        raise _StaleError(self._other_weights(server, ", ".join(reply.labels)))
+        raise _StaleError(self._other_weights(server, ", ".join(reply.labels)), reply.labels[-1])
 
     def _other_weights(self, server: Server, found: str) -> str:
         return (
             f"{server.url} has the weights {found!r} instead of {self._policy.label!r}: it was "
             "restarted, or somebody else has updated it; update the weights before sampling goes on"
         )
+
+
+class _Hope:
+    """How long a turn is still asked for: servers that are well but busy are waited for longer.
+
+    Args:
+        deadlines: `turn_s` for busy servers and for all together, else `gone_s`.
+    """
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self._began = self._since = time.monotonic()
+        self._num, self._was_busy = 0, False
+
+    def pause_s(self, failure: AskAgainError) -> float | None:
+        """Seconds to rest before another attempt; `None` if there is no hope left."""
+        now = time.monotonic()
+        if not self._num or failure.is_busy != self._was_busy:
+            self._num, self._since, self._was_busy = 0, now, failure.is_busy
+        limit_s = self._deadlines.turn_s if failure.is_busy else self._deadlines.gone_s
+        left_s = min(self._since + limit_s, self._began + self._deadlines.turn_s) - now
+        pause = min(pause_s(self._num), _MOST_PAUSE_S)
+        self._num += 1
+        wait_s = pause if failure.wait_s is None else failure.wait_s
+        return min(wait_s, left_s) if left_s > 0 else None

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from agentgym.engines.http import FailedCallError
 from agentgym.engines.vllm.fleet import Server, on_all, outcomes, said
-from agentgym.engines.vllm.health import HOW_TO_START, label_of, until_alive
+from agentgym.engines.vllm.health import HOW_TO_START
 from agentgym.engines.vllm.policy import Policy
 from agentgym.engines.vllm.ports import address_towards
 from agentgym.engines.vllm.refusals import REFUSED
@@ -110,9 +110,7 @@ class Updater:
         Raises:
             EngineError: a server is not there, or the label `new` stands for other weights there.
         """
-        patience_s = min(self._left_s, self._deadlines.gone_s)
-        await on_all(self._servers, lambda server: until_alive(server.client, patience_s))
-        labels = await on_all(self._servers, lambda server: label_of(server.client, patience_s))
+        labels = await on_all(self._servers, lambda server: server.presence.returned())
         taken = [s.url for s, label in zip(self._servers, labels, strict=True) if label == new]
         if taken:
             raise EngineError(

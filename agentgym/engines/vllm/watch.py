@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from agentgym.engines.http import JsonClient, UnreachableError
 from agentgym.engines.vllm.health import label_of
+from agentgym.engines.vllm.presence import Presence
 from agentgym.engines.vllm.settings import Deadlines
 from agentgym.errors import EngineError
 
@@ -38,10 +39,12 @@ class Watch:
     Args:
         client: the server.
         deadlines: `turn_s` and `hung_s` count.
+        presence: of the server; is told what is found.
     """
 
-    def __init__(self, client: JsonClient, deadlines: Deadlines) -> None:
+    def __init__(self, client: JsonClient, deadlines: Deadlines, presence: Presence) -> None:
         self._client = client
+        self._presence = presence
         self._deadlines = deadlines
         self._turns: set[_Turn] = set()
         self._watcher: asyncio.Task[None] | None = None
@@ -125,9 +128,11 @@ class Watch:
             try:
                 await label_of(self._client, self._deadlines.hung_s / 2)
             except UnreachableError as error:
+                self._presence.lost(str(error))
                 failure = UnreachableError(f"{self._client.url} hangs: {error}")
             except EngineError:
                 return None
             else:
+                self._presence.back()
                 return None
         return failure

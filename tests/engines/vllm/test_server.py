@@ -22,7 +22,8 @@ from vllm_protocol_kit import (
 )
 
 from agentgym.engines.base import Sampling
-from agentgym.errors import ConfigError, EngineError
+from agentgym.engines.weights import WeightsLostError
+from agentgym.errors import ConfigError, EngineError, OutageError
 
 GENERATE = "/inference/v1/generate"
 __all__ = ["fake"]
@@ -207,7 +208,7 @@ async def test_the_only_server_hangs(fake: FakeVllm) -> None:
         await engine.connect()
         fake.always |= {GENERATE: silence, "/weight_info": silence, "/health": silence}
         started = time.monotonic()
-        with pytest.raises(EngineError, match="was not there within"):
+        with pytest.raises(OutageError, match="was not there within"):
             await ask(engine)
 
     assert time.monotonic() - started < SHORT.hung_s * 2 + SHORT.gone_s + 2
@@ -274,7 +275,7 @@ async def test_a_restarted_server_is_not_sampled_from() -> None:
     async with running(server), engine_over(server) as engine:
         first = await ask(engine)
         server.label = "default"
-        with pytest.raises(EngineError, match=r"weights 'default' instead of '7'.*restarted"):
+        with pytest.raises(WeightsLostError, match=r"weights 'default' instead of '7'.*restarted"):
             await ask(engine)
 
     assert first.policy_version == 7

@@ -21,6 +21,7 @@ from vllm_protocol_kit import (
     two_servers,
 )
 
+from agentgym.engines.weights import WeightsLostError
 from agentgym.errors import ConfigError, EngineError
 
 __all__ = ["fake"]
@@ -195,7 +196,7 @@ async def test_a_restarted_server_is_brought_up_to_date() -> None:
     async with running(server), engine_over(server) as engine:
         await engine.update_weights(TestWeights(1))
         server.label = "default"
-        with pytest.raises(EngineError, match="restarted"):
+        with pytest.raises(WeightsLostError, match="restarted"):
             await ask(engine)
         await engine.update_weights(TestWeights(2))
         answer = await ask(engine)

@@ -1,0 +1,158 @@
+"""A server that is gone: one line says so, all who need it give up together, and it is no task's
+fault.
+"""
+
+import asyncio
+import logging
+import time
+from dataclasses import replace
+
+import pytest
+from vllm_protocol_kit import (
+    SHORT,
+    FakeVllm,
+    TestWeights,
+    ask,
+    cut,
+    engine_over,
+    fake,
+    running,
+    silence,
+    two_servers,
+)
+
+from agentgym.engines.base import Generation
+from agentgym.engines.vllm.server import VllmServerEngine
+from agentgym.engines.weights import WeightsLostError
+from agentgym.errors import EngineError, OutageError
+
+GENERATE = "/inference/v1/generate"
+DEAD = dict.fromkeys((GENERATE, "/health", "/weight_info"), cut)
+__all__ = ["fake"]
+
+
+async def many(engine: VllmServerEngine, num: int = 50) -> list[Generation | BaseException]:
+    """What so many turns at once end with."""
+    turns = [ask(engine, session=str(number)) for number in range(num)]
+    return await asyncio.gather(*turns, return_exceptions=True)
+
+
+async def test_all_turns_share_one_outage(fake: FakeVllm, caplog: pytest.LogCaptureFixture) -> None:
+    """One line for all of them, one that asks for all of them, and one deadline."""
+    deadlines = replace(SHORT, gone_s=1.5)
+    async with engine_over(fake, deadlines=deadlines) as engine:
+        await engine.connect()
+        fake.always |= DEAD
+        started = time.monotonic()
+        ends = await many(engine)
+        waited = time.monotonic() - started
+
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert {type(end) for end in ends} == {OutageError}
+    assert f"{fake.url} was not there within 1.5 s" in str(ends[0])
+    assert waited < 2 * 1.5 + 1
+    assert fake.num("/health") < 40
+    assert line.startswith(f"{fake.url} does not answer (")
+    assert line.endswith("agentgym serve`")
+    assert "waiting up to 1.5 s for it" in line
+
+
+async def test_a_server_that_is_back_is_told_of(
+    fake: FakeVllm, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentgym.engines.vllm.presence._QUIET_S", 0.3)
+    async with engine_over(fake, deadlines=replace(SHORT, gone_s=10)) as engine:
+        first = await ask(engine)
+        fake.always |= DEAD
+        turns = asyncio.create_task(many(engine, 8))
+        await asyncio.sleep(0.8)
+        fake.always.clear()
+        answers = await turns
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert answers == [first] * 8
+    assert [line.split(" (")[0] for line in lines] == [
+        f"{fake.url} does not answer",
+        f"{fake.url} answers again",
+    ]
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+
+
+async def test_a_connection_that_was_cut_is_no_news(
+    fake: FakeVllm, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.faults[GENERATE] += [cut] * 3
+    async with engine_over(fake) as engine:
+        await ask(engine)
+
+    assert not caplog.records
+
+
+async def test_a_server_that_says_nothing_is_told_of_before_it_is_given_up(
+    fake: FakeVllm, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Found by asking it beside the turn, which may rightly take long."""
+    async with engine_over(fake) as engine:
+        await engine.connect()
+        fake.always |= dict.fromkeys((GENERATE, "/weight_info", "/health"), silence)
+        turn = asyncio.create_task(ask(engine))
+        await asyncio.sleep(SHORT.hung_s / 4 + SHORT.hung_s / 2 + 0.15)
+        told = [record.getMessage() for record in caplog.records]
+        is_over = turn.done()
+        with pytest.raises(OutageError):
+            await turn
+
+    assert "does not answer (no answer within 0.2 s)" in told[0]
+    assert not is_over
+    assert len(caplog.records) == 1
+
+
+async def test_several_servers_that_are_gone_are_not_asked_in_turn_without_a_rest() -> None:
+    async with two_servers() as (one, two, engine):
+        await engine.connect()
+        for server in (one, two):
+            server.always |= DEAD
+        ends = await many(engine, 4)
+
+    assert {type(end) for end in ends} == {OutageError}
+    assert len(one.turns) + len(two.turns) <= 3 * 4
+
+
+async def test_the_first_server_that_is_back_is_enough() -> None:
+    async with two_servers() as (one, two, engine):
+        first = await ask(engine)
+        for server in (one, two):
+            server.always |= DEAD
+        turn = asyncio.create_task(ask(engine))
+        await asyncio.sleep(0.4)
+        two.always.clear()
+        answer = await turn
+
+    assert answer == first
+
+
+async def test_weights_of_somebody_else_are_no_restart() -> None:
+    """Sending them again would go on for ever between two runs."""
+    server = FakeVllm()
+    async with running(server), engine_over(server) as engine:
+        await engine.update_weights(TestWeights(1))
+        server.label = "9"
+        with pytest.raises(OutageError, match="somebody else") as caught:
+            await ask(engine)
+        server.label = "default"
+        with pytest.raises(WeightsLostError):
+            await ask(engine)
+
+    assert not isinstance(caught.value, WeightsLostError)
+
+
+async def test_an_update_says_what_it_waits_for(
+    fake: FakeVllm, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with engine_over(fake) as engine:
+        await engine.connect()
+        fake.always |= DEAD
+        with pytest.raises(EngineError, match=r"not updated: .* was not there within 1.2 s"):
+            await engine.update_weights(TestWeights(1))
+
+    assert "does not answer" in caplog.text
