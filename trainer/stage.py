@@ -1,12 +1,13 @@
 """Where trajectories are produced and judged: everything of a trainer that is not learning."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from agentgym.engines.base import Engine
-from agentgym.engines.weights import KeepsWeights
+from agentgym.engines.weights import KeepsWeights, WeightsLostError
 from agentgym.errors import ConfigError
 from agentgym.rendering.base import Renderer
 from agentgym.rewards.rubric import Rubric
@@ -22,6 +23,8 @@ from agentgym.trainer.rollouts import Played, Rollouts, Source
 from agentgym.trainer.setup import Rewards, named_rewards
 from agentgym.trainer.trl_rewards import TRLRewards, with_columns
 from agentgym.trajectory import RolloutOutput, RolloutRequest
+
+logger = logging.getLogger(__name__)
 
 
 class Judges:
@@ -124,10 +127,13 @@ class Stage:
         def play() -> Played:
             return rollouts.finish(rollouts.begin(requests, temperature=temperature))
 
+        def synced() -> Played:
+            self.sync(ranks)
+            return self._rested(play, ranks)
+
         self._callbacks = agent_callbacks(trainer)
         with rollouts.session():
-            self.sync(ranks)
-            return self._judged(self._rested(play, ranks), trainer, ranks)
+            return self._judged(self.insist(synced, ranks), trainer, ranks)
 
     def window(
         self,
@@ -158,6 +164,26 @@ class Stage:
         self._callbacks = agent_callbacks(trainer)
         with self._rollouts.session():
             return self._judged(self._rested(take, ranks), trainer, ranks)
+
+    def insist(self, play: Callable[[], Played], ranks: Ranks) -> Played:
+        """What `play` gives; once more if the engine was started anew meanwhile.
+
+        Args:
+            play: brings the engine to the current weights first.
+            ranks: of several, none knows whether the others can play again.
+
+        Raises:
+            WeightsLostError: it was started anew twice, or there are several processes.
+        """
+        try:
+            return play()
+        except WeightsLostError as error:
+            if ranks.count > 1:
+                raise
+            logger.warning("%s; they are sent again, and what was played is played anew", error)
+        self.drop()
+        self.weights_changed()
+        return play()
 
     def drop(self) -> None:
         """Give up windows that are on their way."""

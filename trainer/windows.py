@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from agentgym.engines.weights import WeightsLostError
 from agentgym.rollout.curriculum import Tried
 from agentgym.trainer.ages import Staleness
 from agentgym.trainer.completions import fill_table
@@ -50,15 +49,7 @@ class Windows:
         trainer = self._trainer
         trainer.policy.train(False)
         with trainer.stage.session():
-            try:
-                played = self._played(number)
-            except WeightsLostError as error:
-                if trainer.ranks.count > 1:
-                    raise
-                logger.warning("%s; they are sent again, and the window is played anew", error)
-                trainer.stage.drop()
-                trainer.stage.weights_changed()
-                played = self._played(number)
+            played = trainer.stage.insist(lambda: self._played(number), trainer.ranks)
         episodes = self.everyones_episodes(played.outputs)
         advantages = self._advantages(episodes)
         window = make_window(

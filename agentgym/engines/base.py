@@ -135,6 +135,7 @@ class Engine(Protocol):
 
         Raises:
             EngineError: the prompt does not fit, or the model failed.
+            OutageError: no turn can be sampled any more, of whatever trajectory.
         """
         ...
 

@@ -81,7 +81,9 @@ def test_an_engine_that_was_started_anew_gets_its_weights_and_plays_the_window_a
     assert played(kept) == played(whole)
     assert [row["reward"] for row in steps(trainer)] == [row["reward"] for row in steps(calm)]
     assert engine.received == [1, 2, 3, 4]
-    assert "it was restarted; they are sent again, and the window is played anew" in caplog.text
+    assert (
+        "it was restarted; they are sent again, and what was played is played anew" in caplog.text
+    )
 
 
 def test_an_engine_that_loses_its_weights_time_and_again_stops_the_run(
@@ -113,3 +115,13 @@ def test_a_resumed_run_goes_on_with_its_versions(make_trainer: MakeTrainer, tmp_
     assert played(again) == played(kept)[2:]
     (window,) = again.windows
     assert {version for output in window for version in output.policy_versions} == {3}
+
+
+def test_held_out_tasks_are_played_again_too(make_trainer: MakeTrainer) -> None:
+    """They may take as long as training, and come last."""
+    engine = Fragile(WeightsLostError("it was restarted"), turn=5)
+    calm = make_trainer({"engine": OwnWeights()}, probe_every=0).evaluate_env(num_tasks=4)
+    figures = make_trainer({"engine": engine}, probe_every=0).evaluate_env(num_tasks=4)
+
+    assert figures["reward"] == calm["reward"]
+    assert engine.received == [1, 2]

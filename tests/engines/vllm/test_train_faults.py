@@ -29,7 +29,9 @@ from agentgym.trajectory import read_jsonl
 
 pytestmark = pytest.mark.vllm
 
-PATIENCE_S = 120.0
+PATIENCE_S = START_S
+TIMEOUT_S = 20.0
+"""For a server, where it will not come back: longer than a step of the model on a busy machine."""
 FIRST, STEPS = 2, 4
 """Steps before something happens, and of the whole run."""
 
@@ -199,7 +201,7 @@ def test_a_server_that_is_killed_ends_the_run_which_goes_on_at_another_one(
     """Exit code 1 and one line; every step that was made is kept, and none is made on a rest."""
     folder, ground = tmp_path / "run", own()
     assert ground.served is not None
-    with train(folder, *begin(folder, ground.served.url, 6)) as run:
+    with train(folder, *begin(folder, ground.served.url, TIMEOUT_S)) as run:
         run.until(f"step {FIRST}/{STEPS}")
         wait_for_turns(ground.served)
         ground.kill()
@@ -215,9 +217,9 @@ def test_a_server_that_is_killed_ends_the_run_which_goes_on_at_another_one(
     last = kept[-1]
     warning, error = run.err
     assert code == 1
-    assert took < 6 + 20
+    assert took < TIMEOUT_S + 30
     assert warning.startswith(f"{ground.served.url} does not answer (")
-    assert f"{ground.served.url} was not there within 6 s" in error
+    assert f"{ground.served.url} was not there within 20 s" in error
     assert f"step {last} is kept, go on with: agentgym train --resume --run-dir" in error
     assert FIRST <= last < STEPS
     assert (resumed_code, resumed.err) == (0, [])
@@ -249,7 +251,7 @@ def test_a_server_that_is_killed_and_started_again_is_gone_on_with(
     assert gone.startswith(f"{ground.served.url} does not answer (")
     assert back == f"{ground.served.url} answers again"
     assert "restarted" in again
-    assert "the window is played anew" in again
+    assert "what was played is played anew" in again
 
 
 @pytest.mark.slow
@@ -258,7 +260,7 @@ def test_a_server_that_stands_still_ends_the_run_in_time(
 ) -> None:
     folder, ground = tmp_path / "run", own()
     assert ground.served is not None
-    with train(folder, *begin(folder, ground.served.url, 6)) as run:
+    with train(folder, *begin(folder, ground.served.url, TIMEOUT_S)) as run:
         run.until(f"step {FIRST}/{STEPS}")
         wait_for_turns(ground.served)
         with standing_still(ground.served):
@@ -271,9 +273,9 @@ def test_a_server_that_stands_still_ends_the_run_in_time(
 
     warning, error = run.err
     assert code == 1
-    assert took < 6 + 6 + 20
+    assert took < 2 * TIMEOUT_S + 30
     assert "does not answer (no answer within" in warning
-    assert "was not there within 6 s" in error
+    assert "was not there within 20 s" in error
     assert f"step {kept[-1]} is kept, go on with" in error
     assert (resumed_code, resumed.err) == (0, [])
     assert resumed.steps == list(range(1, STEPS + 1))
