@@ -2,26 +2,24 @@
 
 import json
 import os
-import resource
 import shlex
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_kit
+from warm_kit import Program
 
 from agentgym.trajectory import read_jsonl
 
 pytestmark = pytest.mark.slow
 
-AGENTGYM = (sys.executable, "-m", "agentgym")
+AGENTGYM = ("-m", "agentgym")
 SMALL = ("--eval-tasks", "2", "--num-tasks", "2", "--group-size", "4")
 TRAIN = (*AGENTGYM, "train", "--run-dir", "run", *SMALL)
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 PATIENCE_S = 180
 BREAKS_ON_LOG = """\
 from agentgym.progress import LineProgress
@@ -38,39 +36,26 @@ def start(
     *flags: str,
     command: tuple[str, ...] = TRAIN,
     limit_bytes: int | None = None,
-) -> subprocess.Popen[str]:
+) -> Program:
     """A training run in a process group of its own."""
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
-
-    return subprocess.Popen(
-        [*command, *flags],
-        cwd=folder,
-        env=ENVIRONMENT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=None if limit_bytes is None else limit,
-    )
+    return warm_kit.start(*command, *flags, cwd=folder, limit_bytes=limit_bytes)
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def finish(process: Program) -> tuple[int, str, str]:
     """Exit code, output and errors; nothing of the process group may be left."""
-    out, err = process.communicate(timeout=PATIENCE_S)
+    out, err = process.communicate(PATIENCE_S)
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+    assert process.returncode is not None
     return process.returncode, out, err
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def wait_for(condition: Callable[[], bool], process: Program) -> None:
     end = time.monotonic() + PATIENCE_S
     while not condition():
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None, process.communicate(PATIENCE_S)
         assert time.monotonic() < end, "the run does not get there"
-        time.sleep(0.1)
+        time.sleep(0.05)
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
@@ -152,7 +137,7 @@ def test_a_killed_run_leaves_whole_lines_and_goes_on(tmp_path: Path):
     state = tmp_path / "run/checkpoints/checkpoint-1/trainer_state.json"
     wait_for(lambda: state.exists() and num_lines(tmp_path / "run/metrics.jsonl") >= 2, process)
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.communicate(PATIENCE_S)
 
     assert all(list(read_jsonl(path)) for path in (tmp_path / "run/trajectories").glob("*.jsonl"))
     assert finish(start(tmp_path, "--resume"))[0] == 0
@@ -179,10 +164,8 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_one_line(tmp_path
 def test_a_reader_that_is_gone_ends_the_run_quietly(tmp_path: Path):
     """`| head` has read enough; that is no full disk."""
     process = start(tmp_path, "--steps", "50", "--save-steps", "50")
-    assert process.stdout
     assert any(line.startswith("step 1/50") for line in process.stdout)
     process.stdout.close()
-    process.stdout = None
     code, _, err = finish(process)
 
     assert (code, err) == (1, "")
@@ -212,5 +195,5 @@ def test_a_second_interrupt_ends_the_run_at_once(tmp_path: Path):
     code, _, err = finish(process)
 
     assert (code, err) == (130, "")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
     assert summary(tmp_path)["interrupted"] is True

@@ -69,13 +69,18 @@ def checkout(tmp_path: Path) -> Path:
 def fresh_venv(tmp_path: Path) -> Path:
     """A virtual environment that finds the dependencies installed here, but not this project."""
     folder = tmp_path / "venv"
-    venv.create(folder, with_pip=True)
-    # Before Python 3.12 a new environment has a setuptools too old to read `pyproject.toml`.
-    run(folder / "bin/python", "-m", "pip", "uninstall", "-y", "setuptools", cwd=tmp_path)
+    venv.create(folder, with_pip=False)
     scheme = {"base": str(folder), "platbase": str(folder)}
     packages = Path(sysconfig.get_path("purelib", vars=scheme))
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder
+
+
+def install(into: Path, *what: str | Path) -> None:
+    """Offline, by this process's pip; one of its own takes seconds to make."""
+    offline = ("install", "--no-index", "--no-deps", "--no-build-isolation")
+    pip = (sys.executable, "-m", "pip", "--python", into / "bin/python", *offline)
+    run(*pip, *what, cwd=into)
 
 
 @pytest.mark.parametrize("folder", MAPPED)
@@ -124,8 +129,7 @@ def test_an_installed_wheel_works_away_from_the_checkout(
 ) -> None:
     """The command and the packages come from the installation alone."""
     wheel = build("wheel", checkout, tmp_path / "dist")
-    pip = [fresh_venv / "bin/python", "-m", "pip", "install", "--no-index", "--no-deps"]
-    run(*pip, wheel, cwd=tmp_path)
+    install(fresh_venv, wheel)
     where = run(
         fresh_venv / "bin/python",
         "-c",
@@ -142,8 +146,7 @@ def test_an_editable_install_sees_new_files(
     checkout: Path, fresh_venv: Path, tmp_path: Path
 ) -> None:
     """A new env is importable at once, without installing again."""
-    pip = [fresh_venv / "bin/python", "-m", "pip", "install", "--no-index", "--no-deps"]
-    run(*pip, "--no-build-isolation", "-e", checkout, cwd=tmp_path)
+    install(fresh_venv, "-e", checkout)
     new = checkout / "envs/brand_new"
     new.mkdir()
     (new / "__init__.py").write_text("ANSWER = 42\n")

@@ -1,27 +1,29 @@
 """Who listens to others is told that there is no login."""
 
-import os
-import signal
-import subprocess
-import sys
+import asyncio
+from contextlib import suppress
 
 import pytest
+from aiohttp import web
+
+from agentgym.commands.serve_env import ServeEnvConfig, _serve
 
 
 @pytest.mark.parametrize(("host", "is_open"), [("127.0.0.1", False), ("0.0.0.0", True)])
-def test_an_open_address_is_said_to_be_open(host: str, is_open: bool):
+async def test_an_open_address_is_said_to_be_open(
+    host: str, is_open: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     """On loopback there is nothing to warn of."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentgym", "serve-env", "calculator", "--host", host, "--port=0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    assert process.stdout is not None
-    first = process.stdout.readline()
-    second = process.stdout.readline() if is_open else ""
-    process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=30)
+    settings = ServeEnvConfig(env="calculator", host=host, port=0)
+    serving = asyncio.create_task(_serve(web.Application(), settings))
+    said = ""
+    async with asyncio.timeout(30):
+        while not said:
+            await asyncio.sleep(0.01)
+            said = capsys.readouterr().out
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
 
-    assert first.startswith("serving calculator at http://")
-    assert ("no login" in second + rest) is is_open
+    assert said.startswith("serving calculator at http://")
+    assert ("no login" in said) is is_open

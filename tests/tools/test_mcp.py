@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -25,18 +26,21 @@ from agentgym.tools.foreign import Limits
 from agentgym.tools.mcp import McpServer, McpSession, mcp_tools
 
 SCRIPT = Path(__file__).with_name("mcp_servers") / "plain.py"
-STDIO = McpServer(command=sys.executable, args=(str(SCRIPT),))
+OURS = f"tests-of-{os.getpid()}"
+SERVE = ("-X", OURS, str(SCRIPT))
+"""Arguments of Python, which takes the first two for an option that it does not know."""
+STDIO = McpServer(command=sys.executable, args=SERVE)
 
 
 def children() -> set[int]:
-    """Processes of this one that run the server."""
+    """Processes that run the server for these tests, orphans included."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if str(SCRIPT).encode() in command:
+        if OURS.encode() in command:
             found.add(int(folder.name))
     return found
 
@@ -52,7 +56,8 @@ def http() -> Iterator[McpSession]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen([sys.executable, str(SCRIPT), str(port)], stderr=subprocess.DEVNULL)
+    words = [sys.executable, *SERVE, str(port)]
+    process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     try:
         for _ in range(300):
             with socket.socket() as probe:
@@ -239,7 +244,7 @@ def test_the_process_ends_with_a_session_left_open() -> None:
     before = children()
     code = (
         "import sys; from agentgym.tools.mcp import McpServer, mcp_tools\n"
-        f"s = mcp_tools(McpServer(command=sys.executable, args=({str(SCRIPT)!r},)))\n"
+        f"s = mcp_tools(McpServer(command=sys.executable, args={SERVE!r}))\n"
         "print(len(s.tools))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -1,45 +1,35 @@
 """The code env under the commands: every part of the system between a task and a number."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_kit
 
 pytestmark = pytest.mark.slow
 HACK = "```python\nimport os\nos._exit(0)\n```"
 
 
-def agentgym(*arguments: str) -> str:
+def agentgym(*arguments: str, folder: Path) -> str:
     """Output of a command that must succeed."""
-    program = Path(sys.executable).with_name("agentgym")
-    done = subprocess.run([program, *arguments], capture_output=True, text=True)
+    done = warm_kit.run("-m", "agentgym", *arguments, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def rollout(folder: Path, *arguments: str) -> list[dict[str, Any]]:
     out = folder / "out.jsonl"
-    agentgym("rollout", "--env", "code", "--show", "0", "--out", str(out), *arguments)
+    words = ("rollout", "--env", "code", "--show", "0", "--out", str(out), *arguments)
+    agentgym(*words, folder=folder)
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
 def test_the_oracle_earns_everything_and_the_reward_function_agrees(tmp_path: Path):
-    args = '{"levels": [1, 2, 3, 4, 5]}'
     played = rollout(
         tmp_path,
-        "--env-args",
-        args,
-        "--max-tokens",
-        "2048",
-        "--policy",
-        "oracle",
-        "--n",
-        "20",
-        "--rewards",
-        "code",
+        *("--env-args", '{"levels": [1, 2, 3, 4, 5]}', "--max-tokens", "2048"),
+        *("--policy", "oracle", "--n", "20", "--rewards", "code"),
     )
 
     assert [each["rewards"]["passed"] for each in played] == [1.0] * 20
@@ -59,7 +49,7 @@ def test_training_runs_to_its_end_with_the_parts_of_the_reward_in_the_metrics(tm
     """The embedded policy knows no Python: it learns nothing, and nothing breaks."""
     folder = tmp_path / "run"
     small = ("--steps", "1", "--num-tasks", "2", "--group-size", "2", "--eval-tasks", "1")
-    agentgym("train", "--env", "code", *small, "--run-dir", str(folder))
+    agentgym("train", "--env", "code", *small, "--run-dir", str(folder), folder=tmp_path)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
     assert [line["step"] for line in lines] == [1]
