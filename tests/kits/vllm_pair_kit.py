@@ -23,7 +23,8 @@ from agentgym.engines.vllm.settings import Deadlines, VllmServers
 from agentgym.engines.weights import Bucket
 from agentgym.trainer.tiny_policy import PATH
 
-QUICK = replace(DEADLINES, hung_s=3.0, gone_s=4.0, update_s=20.0, resume_s=2.0)
+PATIENT = replace(DEADLINES, hung_s=30.0)
+QUICK = replace(DEADLINES, hung_s=8.0, gone_s=8.0, update_s=40.0, resume_s=4.0)
 
 
 @dataclass
@@ -82,7 +83,7 @@ class Pair:
         """End both."""
         self._stack.close()
 
-    def engine(self, deadlines: Deadlines = DEADLINES, *, only: int | None = None) -> "Over":
+    def engine(self, deadlines: Deadlines = PATIENT, *, only: int | None = None) -> "Over":
         """An engine over both, or over one."""
         urls = self.urls if only is None else (self.urls[only],)
         return Over(self, VllmServerEngine(VllmServers(urls=urls, deadlines=deadlines)))
@@ -90,6 +91,18 @@ class Pair:
     def metric(self, name: str) -> list[float]:
         """Of each server, summed over its labels."""
         return [_metric(server, name) for server in self.served]
+
+    async def sampling(self) -> None:
+        """Wait until each server has sampled something from now on."""
+        before = await asyncio.to_thread(lambda: self._sampled)
+        while True:
+            now = await asyncio.to_thread(lambda: self._sampled)
+            if min(b - a for a, b in zip(before, now, strict=True)) >= 1:
+                return
+
+    @property
+    def _sampled(self) -> list[float]:
+        return self.metric("vllm:generation_tokens_total")
 
     def _start(self, settings: ServerSettings) -> Served:
         return self._stack.enter_context(serving(settings))

@@ -42,7 +42,7 @@ class ProbeSettings:
     """Updates from one comparison to the next, the first included; 0 = never."""
     max_abs: float = 1e-3
     """Nats by which a token may differ where both sides compute in float32."""
-    mean_abs: float = 0.15
+    mean_abs: float = 0.1
     """Nats by which the tokens of a turn may differ on average, where one side computes in half
     precision."""
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from agentgym.deadlines import together
-from agentgym.engines.http import FailedCallError, JsonClient
+from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError
 from agentgym.engines.vllm.health import Facts
 from agentgym.engines.vllm.presence import Presence
 from agentgym.engines.vllm.watch import Watch
@@ -51,23 +51,25 @@ class Server:
 
 
 async def on_all(servers: Sequence[Server], action: Callable[[Server], Awaitable[T]]) -> list[T]:
-    """Results by server; the first error cancels the others."""
-
-    async def run(server: Server) -> T:
-        return await action(server)
-
-    return await together([asyncio.ensure_future(run(server)) for server in servers])
+    """Results by server; the first error cancels the others, and says whose it is."""
+    return await together([asyncio.ensure_future(_on_one(s, action)) for s in servers])
 
 
 async def outcomes(
     servers: Sequence[Server], action: Callable[[Server], Awaitable[T]]
 ) -> list[T | BaseException]:
     """Results, or what was raised, by server."""
+    running = [_on_one(server, action) for server in servers]
+    return await asyncio.gather(*running, return_exceptions=True)
 
-    async def run(server: Server) -> T:
+
+async def _on_one(server: Server, action: Callable[[Server], Awaitable[T]]) -> T:
+    try:
         return await action(server)
-
-    return await asyncio.gather(*[run(server) for server in servers], return_exceptions=True)
+    except UnreachableError as error:
+        if server.url in str(error):
+            raise
+        raise UnreachableError(f"{server.url}: {error}") from error
 
 
 def place_of(url: str) -> str:
