@@ -3,13 +3,12 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import warm_kit
 
 from agentgym import envs
 from agentgym.cli import COMMANDS
@@ -43,9 +42,9 @@ def blocks_in(path: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    """Output of a command that must succeed."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+def run(*words: str | Path, cwd: Path) -> str:
+    """Output of a Python program that must succeed."""
+    done = warm_kit.run(*words, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -53,8 +52,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 def train(*arguments: str | Path, cwd: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Summary and metrics of `agentgym train`."""
     folder = cwd / "run"
-    program = Path(sys.executable).with_name("agentgym")
-    run(program, "train", *arguments, "--run-dir", folder, cwd=ROOT)
+    run("-m", "agentgym", "train", *arguments, "--run-dir", folder, cwd=ROOT)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return json.loads((folder / "summary.json").read_text()), [json.loads(line) for line in lines]
 
@@ -222,7 +220,7 @@ def test_the_run_file_trains_and_is_saved_resolved(tmp_path: Path) -> None:
 def test_the_python_api_trains(tmp_path: Path) -> None:
     """The example prints the rewards before and after."""
     script = EXAMPLES / "02_python_api.py"
-    output = run(sys.executable, script, "--steps", "2", "--num-eval-tasks", "8", cwd=tmp_path)
+    output = run(script, "--steps", "2", "--num-eval-tasks", "8", cwd=tmp_path)
 
     assert re.search(r"reward on held-out tasks: \d\.\d+ -> \d\.\d+", output)
 
@@ -235,7 +233,7 @@ def test_the_python_code_of_the_readme_runs(tmp_path: Path) -> None:
         .replace("max_steps=40", "max_steps=1")
         .replace("=100", "=4")
     )
-    output = run(sys.executable, "-c", code, cwd=tmp_path)
+    output = run("-c", code, cwd=tmp_path)
 
     assert "max_steps=1" in code
     assert 0 <= float(output.splitlines()[-1]) <= 1
@@ -244,7 +242,7 @@ def test_the_python_code_of_the_readme_runs(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_offline_rollout_shows_every_token(tmp_path: Path) -> None:
     """A trajectory starts with the rendered prompt and goes on with what was sampled."""
-    output = run(sys.executable, EXAMPLES / "03_offline_rollout.py", cwd=tmp_path)
+    output = run(EXAMPLES / "03_offline_rollout.py", cwd=tmp_path)
     lines = output.splitlines()
     starts = [i for i, line in enumerate(lines) if ": reward " in line]
 
@@ -255,7 +253,7 @@ def test_the_offline_rollout_shows_every_token(tmp_path: Path) -> None:
 
 def test_each_scheduler_makes_something_else_of_the_same_mistake(tmp_path: Path) -> None:
     """The hint goes on the message, asks anew, or the tool's result goes on it: none is trained."""
-    output = run(sys.executable, EXAMPLES / "05_schedulers.py", cwd=tmp_path)
+    output = run(EXAMPLES / "05_schedulers.py", cwd=tmp_path)
     lines = [line.split(None, 2) for line in output.splitlines() if line.startswith("  ")]
     trained = [line for line in lines if line[2].startswith("trained")]
 
@@ -269,7 +267,7 @@ def test_each_scheduler_makes_something_else_of_the_same_mistake(tmp_path: Path)
 @pytest.mark.slow
 def test_programs_that_nobody_trusts_earn_what_their_answers_are_worth(tmp_path: Path) -> None:
     """Hacks and endless loops nothing; the honest one is paid by the grader and by the env."""
-    output = run(sys.executable, EXAMPLES / "07_code_execution.py", cwd=tmp_path)
+    output = run(EXAMPLES / "07_code_execution.py", cwd=tmp_path)
     worth = dict(re.findall(r"^([\w ]+): (\d\.\d+)", output, re.MULTILINE))
 
     assert worth.pop("honest") == "1.00"
@@ -282,7 +280,7 @@ def test_programs_that_nobody_trusts_earn_what_their_answers_are_worth(tmp_path:
 
 def test_a_verdict_is_json_and_only_the_thought_is_trained(tmp_path: Path) -> None:
     """A policy that has never seen JSON gives nothing else where it is asked for it."""
-    output = run(sys.executable, EXAMPLES / "08_structured_outputs.py", cwd=tmp_path)
+    output = run(EXAMPLES / "08_structured_outputs.py", cwd=tmp_path)
     said = re.findall(r"^\d +(\w+)  '(.*?)(?:<.*>)?'$", output, re.MULTILINE)
 
     assert [mask for mask, _ in said] == ["trained", "form"] * 3
