@@ -20,7 +20,7 @@ from vllm_engine_kit import (
 )
 from vllm_kit import load, perturbed, weights_of
 
-from agentgym.constraint import Constraint
+from agentgym.constraint import Constraint, ConstraintError
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.loading import load_tokenizer
 from agentgym.engines.stops import StopStrings, length_until_stop
@@ -133,8 +133,12 @@ async def test_a_constraint_is_kept_to(bench: Bench) -> None:
     assert decode(number.token_ids[:-1]).isdigit()
     assert (number.token_ids[-1], number.finish_reason) == (EOS, "stop")
     assert json.loads(decode(value.token_ids[:-1]))["n"] in (1, 2)
-    with pytest.raises(EngineError, match=r"[Ll]ook"):
-        await bench.ask(prompt_of(4), constraint=Constraint(regex="(?=a)b"))
+    wrong = Constraint(regex="(?=a)b")
+    with pytest.raises(ConstraintError, match=r"vLLM cannot enforce regex='\(\?=a\)b': .*[Ll]ook"):
+        await bench.ask(prompt_of(4), constraint=wrong)
+    with pytest.raises(EngineError, match="Token id 900 is out of vocabulary") as caught:
+        await bench.ask((1, 900), constraint=Constraint(regex="[0-9]{4}"))
+    assert not isinstance(caught.value, ConstraintError)
 
 
 async def test_cancelled_and_released_turns_end_at_the_server(bench: Bench) -> None:
