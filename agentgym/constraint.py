@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from agentgym.errors import EnvError
 
+_MAX_SHOWN = 120
+
 
 class Constraint(BaseModel):
     """A grammar for one turn: of all tokens, the sampler draws from those that can still match.
@@ -27,6 +29,12 @@ class Constraint(BaseModel):
     scripts, in more or less recent versions of Unicode: rather write `[0-9]`."""
     json_schema: dict[str, Any] | None = None
     """The whole turn is one JSON value that is valid under it."""
+
+    def __str__(self) -> str:
+        """What it wants, in a line for an error."""
+        wanted = {"regex": self.regex, "json_schema": self.json_schema}
+        (shown,) = (f"{name}={value!r}" for name, value in wanted.items() if value is not None)
+        return shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 3]}..."
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:

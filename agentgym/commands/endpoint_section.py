@@ -7,7 +7,7 @@ from agentgym.engines.http import Patience, longest_call_s
 
 
 class EndpointSection(Config):
-    """A server that plays (--policy openai:URL#MODEL)"""
+    """An OpenAI-compatible endpoint (--policy openai:URL#MODEL)"""
 
     endpoint_concurrency: int = Field(64, ge=1)
     """Requests at once."""
@@ -17,6 +17,9 @@ class EndpointSection(Config):
     """How often a request is tried again that a busy or broken server did not answer."""
     endpoint_timeout: float = Field(300.0, gt=0, allow_inf_nan=False)
     """Seconds to wait for one answer."""
+    endpoint_context: int | None = Field(None, ge=2)
+    """Tokens of prompt and completion that the model there takes: what would not fit ends the
+    trajectory, and is not sent. (default: no limit; the endpoint's refusal fails it)"""
     endpoint_key_variable: str = Field("OPENAI_API_KEY", min_length=1)
     """Environment variable that holds the API key."""
 

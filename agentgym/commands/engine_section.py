@@ -19,13 +19,14 @@ _IN_PROCESS = ("gpu_memory_utilization", "kv_cache_gb", "max_context")
 
 
 class EngineSection(Config):
-    """What samples from it"""
+    """What samples from the policy"""
 
     engine: EngineName | None = None
     """transformers samples from the model that is loaded here, vllm from vLLM in this process,
     vllm-server from `agentgym serve`. (default: transformers; with --server-url vllm-server)"""
     server_url: tuple[str, ...] = ()
-    """Of one or more servers of the same model. (default: http://127.0.0.1:8000)"""
+    """Where `agentgym serve` runs, once or several times with the same model: chooses --engine
+    vllm-server. (default: http://127.0.0.1:8000)"""
     server_model: str | None = Field(None, min_length=1)
     """The servers' name for the model, if it is not that of --model."""
     server_key_variable: str = Field(KEY_VARIABLE, min_length=1)

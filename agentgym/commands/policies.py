@@ -109,7 +109,9 @@ def endpoint_of(address: str, language: Language, settings: EndpointSection) -> 
     )
 
 
-def openai_chat_engine(endpoint: "Endpoint", language: Language, scheduler: Watched) -> Engine:
+def openai_chat_engine(
+    endpoint: "Endpoint", language: Language, scheduler: Watched, *, max_context: int | None = None
+) -> Engine:
     """Like `openai_engine`, but the server renders the conversation; tools are told in words."""
 
     def conversation(session: str) -> list[dict[str, Any]]:
@@ -118,16 +120,18 @@ def openai_chat_engine(endpoint: "Endpoint", language: Language, scheduler: Watc
         plain = without_tools(trajectory.messages, trajectory.schemas, spoken)
         return [{"role": message.role, "content": message.content} for message in plain]
 
-    return openai_engine(endpoint, language, conversation)
+    return openai_engine(endpoint, language, conversation, max_context=max_context)
 
 
 def openai_engine(
     endpoint: "Endpoint",
     language: Language,
     conversation: Callable[[str], list[dict[str, Any]]] | None = None,
+    *,
+    max_context: int | None = None,
 ) -> Engine:
     """An engine that asks a server to complete prompts, or to go on with a conversation."""
-    from agentgym.engines.openai import OpenAIEngine, Wording
+    from agentgym.engines.openai import UNKNOWN_CONTEXT, OpenAIEngine, Wording
 
     wording = Wording(
         encode=language.encode,
@@ -136,7 +140,8 @@ def openai_engine(
         has_special_words=language.has_special_words,
         has_special_start=language.has_special_start,
     )
-    return OpenAIEngine(endpoint, wording, conversation=conversation)
+    room = max_context or UNKNOWN_CONTEXT
+    return OpenAIEngine(endpoint, wording, conversation=conversation, max_context=room)
 
 
 def read_script(path: Path) -> list[Any] | dict[str, list[Any]]:
@@ -205,10 +210,12 @@ def cast_for(policy: str, stand: Stand) -> Cast:
         return Cast(scripted_engine(Path(where), language), scheduler)
     if kind == "openai":
         endpoint = endpoint_of(where, language, stand.endpoint)
-        return Cast(openai_engine(endpoint, language), scheduler, stand.turn_timeout_s)
+        engine = openai_engine(endpoint, language, max_context=stand.endpoint.endpoint_context)
+        return Cast(engine, scheduler, stand.turn_timeout_s)
     if kind == "openai-chat":
         watched, endpoint = Watched(scheduler), endpoint_of(where, language, stand.endpoint)
-        engine = openai_chat_engine(endpoint, language, watched)
+        context = stand.endpoint.endpoint_context
+        engine = openai_chat_engine(endpoint, language, watched, max_context=context)
         return Cast(engine, watched, stand.turn_timeout_s)
     raise ConfigError(
         f"--policy {policy!r}: should be model, oracle, scripted:FILE, openai:URL#MODEL or "

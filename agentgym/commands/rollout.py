@@ -45,12 +45,13 @@ class PlaySection(Config):
     split: Literal["train", "eval"] = "eval"
     """Which tasks: those of training, or held-out ones."""
     policy: str = "model"
-    """Who plays: model, oracle (the env's own), scripted:FILE, or a server: openai:URL#MODEL is
-    given prompts to complete, openai-chat:URL#MODEL the conversation."""
+    """Who plays: model (sampled by --engine), oracle (the env's own), scripted:FILE, or any
+    OpenAI-compatible endpoint: openai:URL#MODEL is given prompts to complete, openai-chat:URL#MODEL
+    the conversation; URL goes up to and with /v1."""
     temperature: float = Field(1.0, ge=0, allow_inf_nan=False)
     """Of sampling; 0 is greedy."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
-    """Of the model's weights."""
+    """Of the weights of a model that is loaded here; servers have their own."""
     out: Path | None = None
     """File to write, one JSON line per trajectory as it ends."""
     resume: bool = False

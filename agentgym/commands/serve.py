@@ -43,8 +43,8 @@ class ServeConfig(Config):
     model: str | None = Field(None, min_length=1)
     """Folder or hub id; without it, the embedded tiny one."""
     host: str = Field("127.0.0.1", min_length=1)
-    """Address to listen on. Others than this machine reach it only if told to, and with a key: that
-    of the environment variable VLLM_API_KEY, or of --key-file."""
+    """Address to listen on; the default is reached from this machine alone. Any other needs a key:
+    that of the environment variable VLLM_API_KEY, or of --key-file."""
     port: int = Field(8000, ge=1, le=65535)
     """Port to listen on."""
     key_file: Path | None = None
@@ -56,7 +56,7 @@ class ServeConfig(Config):
     kv_cache_gb: float | None = Field(None, gt=0, allow_inf_nan=False)
     """GiB for the key/value cache. (default: 1 on a CPU, vLLM's share of the memory on a GPU)"""
     transfer: Literal["auto", "shm", "gloo", "nccl"] = "auto"
-    """How a trainer's weights come: shm from this machine, gloo from any, nccl from any from GPU to
+    """How a trainer's weights come: shm within this machine, gloo over networks, nccl from GPU to
     GPU; auto is shm if only this machine reaches --host, else nccl on a GPU and gloo without."""
     lora_rank: int = Field(0, ge=0)
     """Highest rank of LoRA adapters that a trainer may send; 0 = none."""

@@ -117,6 +117,15 @@ class FailedCallError(EngineError):
         self.text = text
         """All that it said."""
 
+    @property
+    def said(self) -> str:
+        """The same in one line, without the JSON around it."""
+        try:
+            message = json.loads(self.text)["error"]["message"]
+        except (ValueError, KeyError, TypeError):
+            message = self.text
+        return _short(str(message))
+
 
 @dataclass(slots=True)
 class _Link:

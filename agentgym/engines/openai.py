@@ -17,12 +17,18 @@ from typing import Any, NamedTuple
 from agentgym.constraint import ConstraintError
 from agentgym.engines.base import FinishReason, Generation, Sampling, TextOnlyEngine
 from agentgym.engines.http import FailedCallError, JsonClient, Patience, RefusedError
-from agentgym.engines.promises import constraint_fields, refuse_broken_promise
+from agentgym.engines.promises import (
+    constraint_fields,
+    is_about_a_constraint,
+    refuse_broken_promise,
+)
 from agentgym.engines.stops import Decode
 from agentgym.engines.weights import Weights
 from agentgym.errors import ConfigError, EngineError
 
 _log = logging.getLogger(__name__)
+UNKNOWN_CONTEXT = 1 << 17
+"""Tokens; an endpoint does not say how many it takes."""
 _BAD_REQUEST, _UNPROCESSABLE = 400, 422
 _NO_MATTER = {"temperature": 1.0, "top_p": 1.0}
 """Values at which a server may be left to its own default, once it refuses to be told."""
@@ -118,7 +124,7 @@ class OpenAIEngine(TextOnlyEngine):
         wording: Wording,
         *,
         conversation: Conversation | None = None,
-        max_context: int = 1 << 17,
+        max_context: int = UNKNOWN_CONTEXT,
     ) -> None:
         token = os.environ.get(endpoint.key_variable)
         self._client = JsonClient(endpoint.url, token=token, patience=endpoint.patience)
@@ -210,12 +216,14 @@ class OpenAIEngine(TextOnlyEngine):
             EngineError: something else is wrong.
         """
         name = _refused_setting(error.text, sent)
+        asked = next((name for name in _CONSTRAINTS if name in sent), None)
+        is_its_fault = name == asked or (name is None and is_about_a_constraint(error.said))
+        if asked is not None and is_its_fault:
+            raise ConstraintError(
+                f"{self._client.url} does not take {asked}={str(sent[asked])[:200]}: {error.said}"
+            ) from error
         if name is None:
             raise error
-        if name in _CONSTRAINTS:
-            raise ConstraintError(
-                f"{self._client.url} does not take {name}={str(sent[name])[:200]}: {error}"
-            ) from error
         if name in _OTHER_NAMES:
             self._renamed[name] = _OTHER_NAMES[name]
         elif name in _LEFT_OUT or _NO_MATTER.get(name) == sent[name]:

@@ -5,6 +5,7 @@ asked for.
 """
 
 import json
+import re
 from typing import Any
 
 import regex
@@ -15,6 +16,7 @@ from agentgym.errors import EngineError
 
 _CHECK_S = 1.0
 _SHOWN = 200
+_OF_A_CONSTRAINT = re.compile(r"(?i)grammar|regex|schema|structured|guided|guidance")
 
 
 def constraint_fields(constraint: Constraint) -> dict[str, Any]:
@@ -23,6 +25,11 @@ def constraint_fields(constraint: Constraint) -> dict[str, Any]:
         return {"structured_outputs": {"regex": constraint.regex}}
     schema = {"name": "turn", "schema": constraint.json_schema, "strict": True}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
+
+
+def is_about_a_constraint(complaint: str) -> bool:
+    """Whether a server refuses a turn for its constraint, and not for its prompt or its limits."""
+    return _OF_A_CONSTRAINT.search(complaint) is not None
 
 
 def refuse_broken_promise(constraint: Constraint, text: str) -> None:

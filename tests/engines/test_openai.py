@@ -482,3 +482,22 @@ async def test_an_endpoint_that_takes_no_constraint_fails_the_trajectory(
 
     with pytest.raises(ConstraintError, match=f"does not take {name}="):
         await ask(engine_for(server), constraint=constraint)
+
+
+@pytest.mark.parametrize("constraint", [DIGITS, NUMBER])
+async def test_what_a_server_cannot_make_a_grammar_of_is_told_from_other_refusals(
+    server: Server, constraint: Constraint
+) -> None:
+    """vLLM names no setting; and a prompt that is too long is no fault of the constraint."""
+    texts = [
+        "Failed to transform regex into a grammar: Lookahead is not supported yet.",
+        "The provided JSON schema contains features not supported by xgrammar.",
+        "This model's maximum context length is 10 tokens, your prompt contains 11 input tokens",
+    ]
+    for text in texts:
+        error = {"error": {"message": text, "param": None}}
+        server.answer = lambda number, error=error: web.json_response(error, status=400)
+        with pytest.raises(EngineError if "length" in text else ConstraintError) as caught:
+            await ask(engine_for(server), constraint=constraint)
+        assert text in str(caught.value)
+        assert isinstance(caught.value, ConstraintError) == ("length" not in text)

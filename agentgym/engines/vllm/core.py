@@ -258,9 +258,10 @@ def _params(fields: dict[str, Any]) -> Any:
 
 def _refusal(error: AgentGymError, turn: Turn) -> EngineError:
     """Whose fault it is: prompt and limits are right, or the turn would not have come here."""
-    is_constraints = turn.ask.sampling.constraint is not None and error.__cause__ is not None
-    kind = ConstraintRefusedError if is_constraints else EngineError
-    return kind(" ".join(str(error).split()))
+    constraint, cause = turn.ask.sampling.constraint, error.__cause__
+    if constraint is not None and cause is not None:
+        return ConstraintRefusedError(constraint, str(cause))
+    return EngineError(" ".join(str(error).split()))
 
 
 def _outcome(output: Any, turn: Turn) -> Generation | EngineError:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agentgym.constraint import ConstraintError
+from agentgym.constraint import Constraint, ConstraintError
 from agentgym.engines.base import FinishReason, Generation, Sampling
 from agentgym.errors import EngineError
 
@@ -97,6 +97,9 @@ def to_generation(reply: Reply, sampling: Sampling, versions: Mapping[str, int])
 class ConstraintRefusedError(ConstraintError, EngineError):
     """vLLM cannot enforce the constraint of a turn: the env's failure, told by an engine."""
 
+    def __init__(self, constraint: Constraint, reason: str) -> None:
+        super().__init__(f"vLLM cannot enforce {constraint}: {' '.join(reason.split())}")
+
 
 def finish_reason(turn: FinishedTurn, sampling: Sampling) -> FinishReason:
     """vLLM's reason in the engine's words; a stop token comes before a stop string.
@@ -108,7 +111,7 @@ def finish_reason(turn: FinishedTurn, sampling: Sampling) -> FinishReason:
     if turn.reason == "length":
         return "length"
     if turn.reason == "error" and sampling.constraint is not None and not turn.token_ids:
-        raise ConstraintRefusedError("vLLM cannot make a grammar of this constraint")
+        raise ConstraintRefusedError(sampling.constraint, "it cannot make a grammar of it")
     if turn.reason != "stop" or not turn.token_ids:
         num = len(turn.token_ids)
         raise EngineError(f"vLLM ended a turn of {num} tokens with {turn.reason!r}")

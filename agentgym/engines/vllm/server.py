@@ -12,6 +12,7 @@ from typing import Literal
 from agentgym.deadlines import together
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.http import FailedCallError, JsonClient
+from agentgym.engines.promises import is_about_a_constraint
 from agentgym.engines.vllm.adapters import Adapters, adapter_name
 from agentgym.engines.vllm.fleet import Server, coarsest, on_all, place_of
 from agentgym.engines.vllm.health import Facts, label_of, look
@@ -124,9 +125,11 @@ class VllmServerEngine:
         try:
             return await self._turns.play(Turn(prompt_ids, sampling, session, limit))
         except FailedCallError as error:
-            if sampling.constraint is None or error.status != _BAD_REQUEST:
+            constraint = sampling.constraint
+            is_refusal = error.status == _BAD_REQUEST and is_about_a_constraint(error.said)
+            if constraint is None or not is_refusal:
                 raise
-            raise ConstraintRefusedError(str(error)) from error
+            raise ConstraintRefusedError(constraint, error.said) from error
 
     def release(self, session: str) -> None:
         """The trajectory is over: what still runs for it is aborted."""

@@ -66,6 +66,7 @@ async def test_what_vllm_cannot_enforce_is_the_envs_failure(
         await local.ask(PROMPT, constraint=constraint, stop_token_ids=STOPS, session="bad")
     output = await _played(local.engine, constraint)
 
+    assert str(caught.value).startswith(f"vLLM cannot enforce {constraint}: ")
     assert "\n" not in str(caught.value)
     assert output.stop_reason == StopReason.ENV_ERROR
     assert len((await fine).token_ids) == 20
