@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agentgym.checkpoints import checkpoints_in, has_state, newest_checkpoint, step_of
 from agentgym.errors import ConfigError, UsageError
 from agentgym.trajectory import RolloutOutput, to_jsonl
 
@@ -188,10 +189,7 @@ class RunFolder:
         Raises:
             ConfigError: there is none.
         """
-        complete = {step_of(path): path for path in self._checkpoints() if _is_complete(path)}
-        if not complete:
-            raise ConfigError(f"cannot resume: no complete checkpoint in {str(self.checkpoints)!r}")
-        return complete[max(complete)]
+        return newest_checkpoint(self.checkpoints)
 
     @property
     def _is_unstarted(self) -> bool:
@@ -217,12 +215,9 @@ class RunFolder:
 
     def drop_incomplete_checkpoints(self) -> None:
         """Remove what a run left that could not finish writing."""
-        for path in self._checkpoints():
-            if not _is_complete(path):
+        for path in checkpoints_in(self.checkpoints):
+            if not has_state(path):
                 shutil.rmtree(path, ignore_errors=True)
-
-    def _checkpoints(self) -> list[Path]:
-        return list(self.checkpoints.glob("checkpoint-*"))
 
     def rewind(self, step: int) -> None:
         """Forget what was recorded after `step`, since it will be produced again."""
@@ -265,22 +260,8 @@ def step_name(step: int) -> str:
     return f"step-{step:06d}"
 
 
-def _is_complete(checkpoint: Path) -> bool:
-    """The state is the last file of a checkpoint, and is not written at once."""
-    try:
-        json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
-
-
 def _to_json(row: Mapping[str, Any], *, indent: int | None = None) -> str:
     """JSON knows no NaN: a number that is none is `null`."""
     numbers = {key: value for key, value in row.items() if isinstance(value, float)}
     unknown = dict.fromkeys(key for key, value in numbers.items() if not math.isfinite(value))
     return json.dumps({**row, **unknown}, indent=indent, allow_nan=False)
-
-
-def step_of(path: Path) -> int:
-    """The step in the name of a checkpoint or of a step's trajectories."""
-    return int(path.name.partition(".")[0].rpartition("-")[2])

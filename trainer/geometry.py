@@ -15,12 +15,18 @@ FILE = "windows.json"
 
 
 class Geometry(NamedTuple):
-    """Size of a run's windows, over all processes."""
+    """What a number of a window stands for, over all processes."""
 
     groups: int
     """Groups of a window."""
     steps: int
     """Optimizer steps that it feeds."""
+    seed: int | None = None
+    """Of the run; not known of checkpoints of earlier versions, like all that follows."""
+    shuffled: bool | None = None
+    """Whether tasks come in another order in every pass; `None` where they have no end."""
+    tasks: int | None = None
+    """In one pass; `None` where they have no end."""
 
     def save(self, folder: Path) -> None:
         """Write it into a checkpoint."""
@@ -36,10 +42,17 @@ class Geometry(NamedTuple):
         if not path.exists():
             return
         saved = Geometry(**json.loads(path.read_text(encoding="utf-8")))
-        if saved != self:
+        if saved[:2] != self[:2]:
             raise ConfigError(
                 f"{str(folder)!r} was made with {saved.groups} groups per window of {saved.steps} "
                 f"optimizer steps, this run has {self.groups} per {self.steps}: it would skip "
                 "tasks or play them again; resume with the same numbers, or begin a new run (with "
                 "more or fewer processes, per_device_train_batch_size is what each of them plays)"
             )
+        for name, was in saved._asdict().items():
+            now = self._asdict()[name]
+            if was is not None and was != now:
+                raise ConfigError(
+                    f"{str(folder)!r} was made with {name}={was}, this run has {name}={now}: it "
+                    "would not go on as that one; resume with the same, or begin a new run"
+                )

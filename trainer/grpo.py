@@ -39,6 +39,7 @@ from agentgym.trainer.logprobs import TokenLogprobs, token_logprobs
 from agentgym.trainer.metrics import Metrics
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.ranks import Ranks
+from agentgym.trainer.resuming import checkpoint_of, refuse_weights_alone
 from agentgym.trainer.rollouts import Source
 from agentgym.trainer.scorer import Scorer
 from agentgym.trainer.setup import (
@@ -177,13 +178,21 @@ class AgentGRPOTrainer(GRPOTrainer):
 
     # --- Hugging Face's loop
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train; on every way out no env, connection or thread of the rollout is left."""
+    def train(
+        self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Train; on every way out no env, connection or thread of the rollout is left.
+
+        Args:
+            resume_from_checkpoint: to go on from; `True` is the newest complete one in
+                `output_dir`.
+        """
+        checkpoint = checkpoint_of(resume_from_checkpoint, self.args.output_dir)
         self.window = None
         self.stage.weights_changed()
         with self.stage.session():
             try:
-                return super().train(*args, **kwargs)
+                return super().train(checkpoint, *args, **kwargs)
             finally:
                 self.stage.drop()
 
@@ -191,6 +200,12 @@ class AgentGRPOTrainer(GRPOTrainer):
         """Counts micro-steps; tasks and seeds follow from the optimizer step."""
         num_steps = steps_per_epoch(self.game, self.args)
         return slot_loader(num_steps * self.args.gradient_accumulation_steps)
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """None once the run is over: a finished run that is resumed would make one more step."""
+        if self.state.global_step >= self.state.max_steps:
+            return [], None
+        return super().get_batch_samples(*args, **kwargs)
 
     def num_examples(self, dataloader: "DataLoader[Any]") -> int:
         """Trajectories of an epoch."""
@@ -233,6 +248,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         return norm
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, *args: Any, **kwargs: Any) -> None:
+        refuse_weights_alone(Path(resume_from_checkpoint))
         self._geometry.refuse_other(Path(resume_from_checkpoint))
         self.engine_sync.load(Path(resume_from_checkpoint))
         super()._load_from_checkpoint(resume_from_checkpoint, *args, **kwargs)
@@ -253,8 +269,14 @@ class AgentGRPOTrainer(GRPOTrainer):
 
     @property
     def _geometry(self) -> Geometry:
-        args = self.args
-        return Geometry(args.groups_per_rank * self.ranks.count, args.steps_per_window)
+        args, num_tasks = self.args, self.sampler.tasks.size
+        return Geometry(
+            args.groups_per_rank * self.ranks.count,
+            args.steps_per_window,
+            seed=args.seed,
+            shuffled=None if num_tasks is None else self.sampler.shuffle,
+            tasks=num_tasks,
+        )
 
     def _load_best_model(self) -> None:
         super()._load_best_model()

@@ -8,12 +8,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from agentgym.checkpoints import step_of
 from agentgym.commands.stopping import StopRequest
 from agentgym.commands.train_config import TrainConfig
 from agentgym.errors import AgentGymError, ConfigError, EpisodeError, OutageError
 from agentgym.plotting import RewardCurve, reward_curve_png
 from agentgym.progress import Progress
-from agentgym.store import RunFolder, StorageError, step_of, write_atomically
+from agentgym.store import RunFolder, StorageError, write_atomically
 from agentgym.tools.sandbox.shared import shared_report
 from agentgym.trainer.grpo import AgentGRPOTrainer
 
@@ -127,7 +128,7 @@ class TrainingRun:
         self._saved_step = step_of(checkpoint) if checkpoint is not None else 0
         trainer = self.trainer
         try:
-            trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         except (EpisodeError, OutageError):
             step = trainer.state.global_step
             if step != self._saved_step and step % trainer.args.steps_per_window == 0:

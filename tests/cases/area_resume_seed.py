@@ -74,10 +74,8 @@ def _order(case: Mapping[str, Any]) -> dict[str, Any]:
         whole.go(sum(parts))
         again = _Run(folder / "parts", rows=rows, **common)
         for number, steps in enumerate(parts):
-            if number and case.get("broken_newest"):
-                again.break_newer_checkpoint()
-            if number and "resume_batch" in case:
-                again.batch = case["resume_batch"]
+            if number:
+                _between(case, again)
             again.go(steps)
     epochs = _epochs(whole.seen, len(rows))
     return {
@@ -88,6 +86,16 @@ def _order(case: Mapping[str, Any]) -> dict[str, Any]:
         "epochs_differ": len({tuple(epoch) for epoch in epochs}) == len(epochs),
         "resumed_from": again.resumed_from,
     }
+
+
+def _between(case: Mapping[str, Any], run: "_Run") -> None:
+    """What became of the run, or of its settings, until it is resumed."""
+    if broken := case.get("broken_newest"):
+        run.break_newer_checkpoint("trainer_state.json" if broken is True else broken)
+    for name in case.get("lost", ()):
+        run.newest.joinpath(name).unlink()
+    run.batch = case.get("resume_batch", run.batch)
+    run.change(case.get("resume_with", {}))
 
 
 def _state(case: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,7 +182,7 @@ class _Run:
         """Go on for so many optimizer steps and leave a checkpoint."""
         import torch
 
-        checkpoint = self._folder.newest_checkpoint() if self.step else None
+        checkpoint = self.newest if self.step else None
         if checkpoint is not None:
             self.resumed_from.append(checkpoint.name)
         trainer = self._trainer(self.step + steps)
@@ -188,13 +196,23 @@ class _Run:
         self.moments = [value for state in states.values() for value in _flat(state)]
         self.random = torch.get_rng_state().tolist()
 
-    def break_newer_checkpoint(self) -> None:
-        """Leave a copy of the newest checkpoint that looks newer and was never completed."""
-        newest = self._folder.newest_checkpoint()
-        broken = newest.with_name(f"checkpoint-{self.step + 100}")
-        shutil.copytree(newest, broken)
-        state = broken / "trainer_state.json"
-        state.write_text(state.read_text()[:40])
+    @property
+    def newest(self) -> Path:
+        """The checkpoint to go on from."""
+        return self._folder.newest_checkpoint()
+
+    def break_newer_checkpoint(self, name: str) -> None:
+        """Leave a copy of the newest checkpoint that looks newer, with one file cut short."""
+        broken = self.newest.with_name(f"checkpoint-{self.step + 100}")
+        shutil.copytree(self.newest, broken)
+        content = (broken / name).read_bytes()
+        (broken / name).write_bytes(content[:40])
+
+    def change(self, settings: Mapping[str, Any]) -> None:
+        """Go on with other settings, or other tasks."""
+        self._settings = {**self._settings, **settings}
+        if "dataset" in settings:
+            self._rows = [{"id": str(value), "value": value} for value in settings["dataset"]]
 
     def _trainer(self, until: int) -> Any:
         import torch
