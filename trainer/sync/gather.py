@@ -20,6 +20,7 @@ from agentgym.jsonable import as_json
 from agentgym.trainer.sync.names import Named, full_tensors
 
 Kind = Literal["full", "lora"]
+_CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
 
 class _Lazy(NamedTuple):
@@ -68,7 +69,8 @@ def contents_of(model: nn.Module, kind: Kind) -> Contents:
         kind: `full` is the model with its adapter merged, `lora` the adapter alone.
 
     Raises:
-        ConfigError: an adapter is asked for, and the model has none.
+        ConfigError: an adapter is asked for, and the model has none, or one over other weights than
+            those of its files.
     """
     if kind == "lora":
         return _adapter(model)
@@ -111,9 +113,21 @@ def _adapter(model: nn.Module) -> Contents:
     if not is_peft_model(plain):
         raise ConfigError("only an adapter can be synchronised as one: the model has none")
     name = plain.active_adapter
-    tensors = get_peft_model_state_dict(plain, adapter_name=name)
-    config: Mapping[str, Any] = as_json(_plain(plain.peft_config[name].to_dict()))
+    settings = plain.peft_config[name].to_dict()
+    _refuse_other_base(settings)
+    tensors = get_peft_model_state_dict(plain, adapter_name=name, save_embedding_layers=False)
+    config: Mapping[str, Any] = as_json(_plain(settings))
     return Contents("lora", tuple(_lazy(Named(n, t)) for n, t in tensors.items()), config)
+
+
+def _refuse_other_base(settings: Mapping[str, Any]) -> None:
+    """An adapter belongs onto the weights that the engine has, those of the model's files."""
+    begins = str(settings.get("init_lora_weights")).lower()
+    if begins.startswith(_CHANGE_THE_BASE):
+        raise ConfigError(
+            f"init_lora_weights={begins!r} changes the weights below the adapter, which the "
+            "engine would not know: set sync_kind='full'"
+        )
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -209,6 +209,6 @@ def _prints(bucket: Bucket) -> dict[str, tuple[float, ...]]:
 
 def _sums(whole: Tensor) -> Tensor:
     """[2], piece by piece: in float64 a large tensor of half precision is four times as large."""
-    pieces = torch.split(whole.reshape(-1), _PIECE)  # type: ignore[no-untyped-call]
+    pieces = torch.split(whole.reshape(-1), _PIECE)
     wide = (piece.double() for piece in pieces)
     return torch.stack([torch.stack([w.sum(), w.square().sum()]) for w in wide]).sum(0)

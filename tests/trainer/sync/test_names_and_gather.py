@@ -131,6 +131,15 @@ def test_an_adapter_is_only_asked_of_a_model_that_has_one(make_model: Make):
         contents_of(make_model(), "lora")
 
 
+def test_an_adapter_whose_start_changes_the_weights_below_it_is_not_sent_alone(make_model: Make):
+    """Over the weights of the model's files it is another policy; merged, it is the right one."""
+    model = adapted(make_model(), init_lora_weights="olora")
+
+    with pytest.raises(ConfigError, match=r"init_lora_weights='olora'.*sync_kind='full'"):
+        contents_of(model, "lora")
+    assert contents_of(model, "full").specs
+
+
 @pytest.mark.parametrize("size", [1, 4096, 1 << 30])
 def test_buckets_hold_everything_once_and_no_more_than_they_may(make_model: Make, size: int):
     """One tensor may be larger than a bucket; nothing else is."""
