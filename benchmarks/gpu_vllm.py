@@ -30,7 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_TASKS, GROUP_SIZE = 8, 8
-START_S = 900.0
+_ON_CPU = ["--kv-cache-gb", "0.25"]
 FIGURES = ("rollout tok/s", "step tok/s", "sync s", "probe max", "probe mean", "trained max")
 
 
@@ -96,11 +96,11 @@ def serving(
     model: str, transfer: str, options: argparse.Namespace, machine: Machine
 ) -> Iterator[str]:
     """A server of the model; its address."""
-    shared = ["--", "--gpu-memory-utilization", str(options.memory)] if machine.on_gpu else []
+    share = ["--", "--gpu-memory-utilization", str(options.memory)]
     command = [
         *(sys.executable, "-m", "agentgym", "serve", "--model", model),
         *("--port", str(options.port), "--dtype", options.dtype, "--transfer", transfer),
-        *shared,
+        *(share if machine.on_gpu else _ON_CPU),
     ]
     environment = machine.environment(gpu=-1)
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -155,8 +155,8 @@ def runs(
                 f"server, {transfer}",
                 train(model, folder / f"run-{transfer}", ["--server-url", url], options, machine),
             )
-    share = ["--gpu-memory-utilization", str(options.memory)] if machine.on_gpu else []
-    engine = ["--engine", "vllm", *share]
+    share = ["--gpu-memory-utilization", str(options.memory)]
+    engine = ["--engine", "vllm", *(share if machine.on_gpu else _ON_CPU)]
     yield "in process", train(model, folder / "run-in-process", engine, options, machine)
 
 
