@@ -71,6 +71,14 @@ class KeepsWeights(Protocol):
 
 
 @runtime_checkable
+class CopiesModel(Protocol):
+    """An engine that computes with a copy of the trained model: it is given tensors as they are in
+    there, where the model's files have others."""
+
+    copies_model: Literal[True]
+
+
+@runtime_checkable
 class OnServers(Protocol):
     """An engine whose weights are on servers, which engines of other processes may use too."""
 

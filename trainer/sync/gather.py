@@ -13,9 +13,11 @@ import torch
 from accelerate.utils import extract_model_from_parallel, is_peft_model
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
+from transformers.core_model_loading import revert_weight_conversion
 
 from agentgym.engines.weights import Bucket, TensorSpec
-from agentgym.errors import ConfigError, UsageError
+from agentgym.errors import ConfigError, UsageError, boundary
 from agentgym.jsonable import as_json
 from agentgym.trainer.sync.names import Named, full_tensors
 
@@ -23,10 +25,14 @@ Kind = Literal["full", "lora"]
 _CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
 
+Tensors = dict[str, Tensor]
+Form = Callable[[Tensors], Tensors]
+"""From a tensor under its name within the model to those that it is in a checkpoint."""
+
+
 class _Lazy(NamedTuple):
-    name: str
-    spec: TensorSpec
-    whole: Callable[[], Tensor]
+    specs: dict[str, TensorSpec]
+    whole: Callable[[], Tensors]
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Contents:
     @property
     def specs(self) -> dict[str, TensorSpec]:
         """Every tensor by name."""
-        return {tensor.name: tensor.spec for tensor in self.tensors}
+        return {name: spec for lazy in self.tensors for name, spec in lazy.specs.items()}
 
     def buckets(self, max_bytes: int) -> Iterator[Bucket]:
         """The tensors; each bucket holds at least one, and no more than fit.
@@ -48,25 +54,26 @@ class Contents:
         Raises:
             UsageError: a tensor is not finite; names it.
         """
-        bucket: dict[str, Tensor] = {}
+        bucket: Tensors = {}
         size = 0
-        for tensor in self.tensors:
-            whole = tensor.whole()
-            if bucket and size + whole.nbytes > max_bytes:
+        for name, tensor in (item for lazy in self.tensors for item in lazy.whole().items()):
+            if bucket and size + tensor.nbytes > max_bytes:
                 yield _checked(bucket)
                 bucket, size = {}, 0
-            bucket[tensor.name] = whole
-            size += whole.nbytes
+            bucket[name] = tensor
+            size += tensor.nbytes
         if bucket:
             yield _checked(bucket)
 
 
-def contents_of(model: nn.Module, kind: Kind) -> Contents:
+def contents_of(model: nn.Module, kind: Kind, *, as_saved: bool = True) -> Contents:
     """What an update of this kind consists of.
 
     Args:
         model: the trained one, in any wrapping.
         kind: `full` is the model with its adapter merged, `lora` the adapter alone.
+        as_saved: whether tensors have the names and shapes of the model's files, where experts of
+            a mixture may lie one by one, or those within the model, where they are one tensor.
 
     Raises:
         ConfigError: an adapter is asked for, and the model has none, or one over other weights than
@@ -74,15 +81,39 @@ def contents_of(model: nn.Module, kind: Kind) -> Contents:
     """
     if kind == "lora":
         return _adapter(model)
-    return Contents("full", tuple(map(_lazy, full_tensors(model))), {})
+    form = _form_of(model) if as_saved else _unchanged
+    return Contents("full", tuple(_lazy(named, form) for named in full_tensors(model)), {})
 
 
-def _lazy(named: Named) -> _Lazy:
-    tensor = named.tensor
-    spec = TensorSpec(shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
+def _unchanged(tensors: Tensors) -> Tensors:
+    return tensors
+
+
+def _form_of(model: nn.Module) -> Form:
+    """How Transformers saves the model's tensors."""
+    plain: Any = extract_model_from_parallel(model, keep_torch_compile=False)
+    base = plain.get_base_model() if is_peft_model(plain) else plain
+    if not isinstance(base, PreTrainedModel):
+        return _unchanged
+
+    def saved(tensors: Tensors) -> Tensors:
+        with boundary(ConfigError, f"{next(iter(tensors))} cannot be put as it is saved"):
+            converted: Tensors = revert_weight_conversion(base, tensors)
+        return converted
+
+    return saved
+
+
+def _lazy(named: Named, form: Form) -> _Lazy:
+    name, tensor = named.name, named.tensor
+    shape = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+    specs = {
+        name: TensorSpec(shape=tuple(t.shape), dtype=str(t.dtype).removeprefix("torch."))
+        for name, t in form({name: shape}).items()
+    }
     if named.tuner is None:
-        return _Lazy(named.name, spec, lambda: _whole(tensor))
-    return _Lazy(named.name, spec, lambda: _merged(named))
+        return _Lazy(specs, lambda: form({name: _whole(tensor)}))
+    return _Lazy(specs, lambda: form({name: _merged(named)}))
 
 
 def _whole(tensor: Tensor) -> Tensor:
@@ -117,7 +148,9 @@ def _adapter(model: nn.Module) -> Contents:
     _refuse_other_base(settings)
     tensors = get_peft_model_state_dict(plain, adapter_name=name, save_embedding_layers=False)
     config: Mapping[str, Any] = as_json(_plain(settings))
-    return Contents("lora", tuple(_lazy(Named(n, t)) for n, t in tensors.items()), config)
+    return Contents(
+        "lora", tuple(_lazy(Named(n, t), _unchanged) for n, t in tensors.items()), config
+    )
 
 
 def _refuse_other_base(settings: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from agentgym.engines.base import Engine
-from agentgym.engines.weights import Bucket, KeepsWeights, OnServers
+from agentgym.engines.weights import Bucket, CopiesModel, KeepsWeights, OnServers
 from agentgym.errors import ConfigError, EngineError
 from agentgym.rollout.background import LoopThread
 from agentgym.trainer.ranks import Ranks
@@ -129,7 +129,8 @@ class WeightSync:
 
     def _gather(self, engine: Engine | None, loop: LoopThread, version: int) -> None:
         """Gather all weights and deliver them to the engine, if this rank has to."""
-        contents = contents_of(self._model, self._settings.kind)
+        as_saved = not isinstance(engine, CopiesModel)
+        contents = contents_of(self._model, self._settings.kind, as_saved=as_saved)
         buckets = self._prints.watch(contents.buckets(self._settings.bucket_bytes))
         if engine is None:
             deque(buckets, maxlen=0)

@@ -40,6 +40,7 @@ class CopyEngine:
     """
 
     keeps_weights: Literal[True] = True
+    copies_model: Literal[True] = True
     is_shared = False
 
     def __init__(

@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from torch import nn
-from transformers import Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from agentgym.errors import ConfigError, UsageError
 from agentgym.trainer.sync.gather import contents_of
@@ -53,6 +53,29 @@ def test_names_and_values_are_those_of_the_checkpoint(
     saved, found = load_file(tmp_path / "model.safetensors"), gathered(wrapped)
     assert found.keys() == saved.keys()
     assert all(torch.equal(found[name], saved[name]) for name in saved)
+
+
+def test_experts_are_sent_as_they_lie_in_the_files(tmp_path: Path):
+    """In the model they are one tensor, which no server that was started from the files knows."""
+    model = Qwen3MoeForCausalLM(
+        Qwen3MoeConfig(
+            vocab_size=32,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=1,
+            num_key_value_heads=1,
+            head_dim=8,
+            moe_intermediate_size=8,
+            num_experts=3,
+            num_experts_per_tok=1,
+        )
+    )
+    model.save_pretrained(tmp_path)
+    saved, found = load_file(tmp_path / "model.safetensors"), gathered(model)
+
+    assert found.keys() == saved.keys()
+    assert all(torch.equal(found[name], saved[name]) for name in saved)
+    assert contents_of(model, "full", as_saved=False).specs.keys() == model.state_dict().keys()
 
 
 @pytest.mark.parametrize(
