@@ -8,9 +8,10 @@ import asyncio
 import logging
 import math
 import time
+from typing import NoReturn
 
 from agentgym.engines.http import JsonClient, UnreachableError
-from agentgym.engines.vllm.health import until_answering
+from agentgym.engines.vllm.health import until_alive, until_answering
 
 logger = logging.getLogger(__name__)
 
@@ -80,12 +81,31 @@ class Presence:
             try:
                 label = await until_answering(self._client, self._left_s)
             except UnreachableError as last:
-                limit = f"{self._gone_s:g} s"
-                return UnreachableError(
-                    f"{self._client.url} was not there within {limit}: {_reason(last)}"
-                )
+                return self._given_up(last)
         self.back()
         return label
+
+    async def until_gone(self) -> NoReturn:
+        """Look after a server whose core may be busy for long, until this is cancelled.
+
+        Raises:
+            UnreachableError: it was silent for too long.
+        """
+        while True:
+            await asyncio.sleep(min(_QUIET_S, self._gone_s / 4))
+            try:
+                await until_alive(self._client, min(_QUIET_S, self._left_s))
+            except UnreachableError as error:
+                self.lost(_reason(error))
+                try:
+                    await until_alive(self._client, self._left_s)
+                except UnreachableError as last:
+                    raise self._given_up(last) from last
+                self.back()
+
+    def _given_up(self, last: UnreachableError) -> UnreachableError:
+        limit = f"{self._gone_s:g} s"
+        return UnreachableError(f"{self._client.url} was not there within {limit}: {_reason(last)}")
 
     @property
     def _left_s(self) -> float:

@@ -40,9 +40,9 @@ class Router:
         place = self._places[number]
         place.rests_until = max(place.rests_until, time.monotonic() + seconds)
 
-    def wake(self) -> None:
-        """None rests any more."""
-        for place in self._places:
+    def wake(self, number: int | None = None) -> None:
+        """It does not rest any more; without a number, none does."""
+        for place in self._places if number is None else [self._places[number]]:
             place.rests_until = 0.0
 
     @property

@@ -98,7 +98,8 @@ class Turns:
             if following in silent or following == server.number or failure.is_busy:
                 await asyncio.sleep(pause_s)
             if following in silent:
-                await self._any_back()
+                self._router.wake(await self._any_back())
+                self._router.release(turn.session)
                 silent.clear()
 
     async def _attempt(self, server: Server, turn: Turn) -> Generation:
@@ -153,8 +154,8 @@ class Turns:
         is_anew = isinstance(failure, _StaleError) and failure.label == FIRST_LABEL
         raise (WeightsLostError if is_anew else OutageError)(str(failure))
 
-    async def _any_back(self) -> None:
-        """Wait for the first server to be back, with the weights it had.
+    async def _any_back(self) -> int:
+        """Wait for the first server to be back, with the weights it had; its number.
 
         Raises:
             OutageError: none is.
@@ -177,11 +178,12 @@ class Turns:
         self._refuse_stale(failure)
         raise OutageError(str(failure))
 
-    async def _back(self, server: Server) -> None:
+    async def _back(self, server: Server) -> int:
         label = await server.presence.returned()
         if label != self._policy.label and not server.watch.is_paused:
             server.is_stale = True
             raise _StaleError(self._other_weights(server, label), label)
+        return server.number
 
     def _mark_stale(self, server: Server, reply: Reply) -> None:
         server.is_stale = True

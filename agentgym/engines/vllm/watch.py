@@ -128,7 +128,8 @@ class Watch:
             try:
                 await label_of(self._client, self._deadlines.hung_s / 2)
             except UnreachableError as error:
-                self._presence.lost(str(error))
+                if not self._num_pauses:
+                    self._presence.lost(str(error))
                 failure = UnreachableError(f"{self._client.url} hangs: {error}")
             except EngineError:
                 return None

@@ -8,6 +8,8 @@ from aiohttp import web
 from vllm_protocol_kit import FakeVllm, running, status
 
 from agentgym.cli import main
+from agentgym.commands.recipes import trainer_settings
+from agentgym.commands.served import servers_of
 from agentgym.commands.train_config import TrainConfig
 from agentgym.config import ConfigError, load
 from agentgym.rollout.background import LoopThread
@@ -136,6 +138,20 @@ def test_a_saved_run_says_what_sampled_and_where() -> None:
 
     assert plain.resolved().engine == "transformers"
     assert served.resolved().server_url == ("http://127.0.0.1:8000",)
+
+
+@pytest.mark.parametrize(("given", "hung_s", "turn_s"), [(5, 5, 310), (600, 60, 1500)])
+def test_servers_are_waited_for_alike_before_and_within_a_run(
+    given: float, hung_s: float, turn_s: float, tmp_path: Path
+) -> None:
+    """A turn has more time than its server has to come back, or the turn would be to blame."""
+    flags = ["--server-url", "http://x:1", "--server-timeout", str(given)]
+    settings = load(TrainConfig, flags)
+    deadlines = servers_of(settings).deadlines
+    trainer = trainer_settings(settings.resolved(), tmp_path, num_ranks=1)
+
+    assert (deadlines.connect_s, deadlines.gone_s, deadlines.hung_s) == (given, given, hung_s)
+    assert trainer["engine_timeout_s"] == turn_s
 
 
 def test_a_run_that_goes_on_may_find_its_server_elsewhere(tmp_path: Path) -> None:

@@ -156,3 +156,34 @@ async def test_an_update_says_what_it_waits_for(
             await engine.update_weights(TestWeights(1))
 
     assert "does not answer" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/start_weight_update", "/update_weights"])
+async def test_an_update_does_not_wait_for_a_server_that_went_silent_in_it(
+    fake: FakeVllm, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An update may rightly take many minutes, but not while the server does not even say so."""
+    deadlines = replace(SHORT, gone_s=1, update_s=30)
+    async with engine_over(fake, deadlines=deadlines) as engine:
+        first = await ask(engine)
+        fake.always |= {path: silence, "/health": silence}
+        started = time.monotonic()
+        with pytest.raises(EngineError, match=r"not updated: .* was not there within 1 s"):
+            await engine.update_weights(TestWeights(1))
+        waited = time.monotonic() - started
+        fake.always.clear()
+        again = await ask(engine)
+
+    assert waited < 10
+    assert again == first
+    assert "does not answer" in caplog.text
+
+
+async def test_an_update_that_takes_long_is_no_outage(
+    fake: FakeVllm, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server says that it is well."""
+    async with engine_over(fake, deadlines=replace(SHORT, gone_s=0.8)) as engine:
+        await engine.update_weights(TestWeights(1, before_second=lambda: time.sleep(1.5)))
+
+    assert not caplog.records
