@@ -1,4 +1,6 @@
-TWO_PROCESSES = -n 2 --dist loadfile
+TWO_PROCESSES = -n 2 --dist worksteal
+# Else every test process, and every program that a test starts, compiles the project anew.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: check fix lint types test test-slow test-all vllm-env vllm-test
 

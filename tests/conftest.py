@@ -1,5 +1,6 @@
 """Options of the test suite."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -17,6 +18,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A shell starts background jobs with interrupts ignored, and Python then leaves them so.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+BEGUN_FIRST = ("test_real_model.py", "test_attacks.py", "test_mutations.py", "test_distributed.py")
+"""The longest ones, and those that share what takes long to make: it is made in one process."""
+
 HANDED_CASES = Path(__file__).parent / "cases" / "handed.jsonl"
 
 
@@ -28,3 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="JSON lines with cases from practice, for tests/test_cases.py",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in BEGUN_FIRST)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: no test's own collection of garbage need look through it again."""
+    gc.collect()
+    gc.freeze()

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 PROJECT = Path(__file__).parents[2]
 DOCKERLIKE = Path(__file__).with_name("dockerlike_kit.py")
-_ORDINARY = 61_234
-"""A uid that no distribution gives to anyone."""
+_ORDINARY = 61_234 + 2 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""A uid that no distribution gives to anyone; another in each test process, for limits of a user
+are shared by all that it runs."""
 
 
 class Who(NamedTuple):

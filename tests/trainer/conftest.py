@@ -1,6 +1,5 @@
 """A real trainer on a random model of 20 thousand parameters, in an env of several turns."""
 
-import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,13 +65,6 @@ def no_env_is_left_open() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def imports_are_no_garbage() -> None:
-    """The loop collects garbage at every start: half a second over all that torch has loaded."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture
