@@ -41,6 +41,7 @@ class EngineSync:
             renderer=trainer.renderer,
             score=scorer.policy,
             dtype=_dtype_of(trainer),
+            device=trainer.accelerator.device.type,
             padding=must_pad(trainer.policy),
         )
         self.metrics: Metrics = {}

@@ -2,12 +2,14 @@
 
 A few short turns are sampled at once, so that each of several servers gets one, and the
 log-probabilities that the engine reports are held against those of the trainer's own forward pass.
-An engine with another model, temperature, prompt or a broken cache cannot agree on all of them. How
-well both can agree is a matter of the coarser of their number formats.
+An engine with another model, temperature, prompt or a broken cache cannot agree on all of them.
+Both opinions are formed in the coarser of their number formats: what weights lose on their way to a
+coarser engine is a difference between policies, and none that the probe is there to find.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,6 +31,7 @@ _NUM_TOKENS = 32
 _NUM_TURNS = 4
 _SESSION = "agentgym-probe"
 _FINE = ("float32", "float64")
+_HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 _TIMEOUT_S = 300.0
 
 Score = Callable[[PackedBatch], TokenLogprobs]
@@ -68,6 +71,7 @@ class Prober:
         renderer: for the prompt.
         score: the trainer's log-probabilities at the training temperature, without gradient.
         dtype: what the trainer computes in, as in `torch.bfloat16`, without the `torch.`.
+        device: type of the trainer's device.
         padding: whether the model cannot have packed rows.
     """
 
@@ -78,12 +82,14 @@ class Prober:
         renderer: Renderer,
         score: Score,
         dtype: str,
+        device: str,
         padding: bool,
     ) -> None:
         self._settings = settings
         self._renderer = renderer
         self._score = score
         self._dtype = dtype
+        self._device = device
         self._pack = padded if padding else pack
         self._updates = 0
 
@@ -103,8 +109,10 @@ class Prober:
         if not due:
             return None
         samples = ranks.together(lambda: self._sample(engine, loop, temperature))
-        difference = self._difference(samples)
-        ranks.together(lambda: self._refuse(difference, engine))
+        theirs = engine.dtype() if isinstance(engine, KnowsDtype) else self._dtype
+        with self._as_coarse_as(theirs):
+            difference = self._difference(samples)
+        ranks.together(lambda: self._refuse(difference, theirs))
         return difference
 
     def _sample(self, engine: Engine, loop: LoopThread, temperature: float) -> list[Sample]:
@@ -139,8 +147,13 @@ class Prober:
         scored = self._score(batch).logprobs.float().cpu()
         return (scored - batch.old_logprobs.cpu()).abs()
 
-    def _refuse(self, found: Difference, engine: Engine) -> None:
-        theirs = engine.dtype() if isinstance(engine, KnowsDtype) else self._dtype
+    def _as_coarse_as(self, theirs: str) -> AbstractContextManager[object]:
+        """Computing in the engine's half precision, if the trainer's own is finer."""
+        if self._dtype not in _FINE or theirs not in _HALF:
+            return nullcontext()
+        return torch.autocast(self._device, dtype=_HALF[theirs])
+
+    def _refuse(self, found: Difference, theirs: str) -> None:
         is_half = not {self._dtype, theirs} <= {*_FINE}
         name = "probe_mean_abs" if is_half else "probe_max_abs"
         gap = found.mean_abs if is_half else found.max_abs

@@ -67,13 +67,14 @@ async def test_both_get_every_update(pair: Pair) -> None:
 async def test_turns_on_both_are_overtaken_by_an_update(pair: Pair) -> None:
     over = pair.engine()
     await over.update(3)
-    old, prompt = pair.model, prompt_of(6)
+    old, new, prompt = pair.model, perturbed(load(PATH), seed=4), prompt_of(6)
     turns = [
         asyncio.create_task(over.ask(prompt, f"s{i}", seed=i, max_tokens=450)) for i in range(4)
     ]
     await asyncio.wait_for(pair.sampling(), 60)
     assert over.engine.loads == [2, 2]
-    version = await over.update(4)
+    version = await over.engine.update_weights(ModelWeights(weights_of(new)))
+    pair.model = new
     answers = await asyncio.gather(*turns)
     await over.close()
 
@@ -258,7 +259,7 @@ async def test_one_that_dies_between_windows_stops_the_next_update_in_time(pair:
     assert await over.error() < EXACT
     await over.close()
 
-    assert took < QUICK.gone_s + QUICK.resume_s + 3
+    assert took < QUICK.gone_s + QUICK.resume_s + 10
     assert during == before
     assert {answer.token_ids for answer in more} == {before[0].token_ids}
 
