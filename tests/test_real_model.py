@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm_kit
 
 from agentgym.trajectory import read_jsonl
 
@@ -33,16 +32,13 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if "AGENTGYM_SMOLLM2" in os.environ:
         return Path(os.environ["AGENTGYM_SMOLLM2"])
     out = tmp_path_factory.mktemp("smollm2")
-    subprocess.run([sys.executable, ROOT / "examples/smollm2.py", out], check=True, timeout=600)
+    done = warm_kit.run(ROOT / "examples/smollm2.py", out, cwd=out, timeout_s=600)
+    assert done.returncode == 0, done.stderr
     return out
 
 
 def agentgym(*arguments: str, folder: Path) -> str:
-    command = [sys.executable, "-m", "agentgym", *arguments]
-    every_core = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    done = subprocess.run(
-        command, cwd=folder, env=every_core, capture_output=True, text=True, timeout=900
-    )
+    done = warm_kit.run("-m", "agentgym", *arguments, cwd=folder, timeout_s=900)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -46,6 +46,13 @@ async def sandbox(service: StandIn) -> AsyncIterator[E2BSandbox]:
     await provider.aclose()
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little time for the tries and between them, for tests in which all of them fail."""
+    monkeypatch.setattr("agentgym.tools.sandbox.e2b.pace.BASE_S", 0.02)
+    monkeypatch.setattr("agentgym.tools.sandbox.e2b.machine._PROBE_S", 1.0)
+
+
 # run once
 
 
@@ -257,6 +264,7 @@ async def test_a_runner_stopped_by_the_code_is_noticed(service: StandIn, sandbox
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("hasty")
 async def test_an_outage_is_nobodys_fault(service: StandIn, sandbox: E2BSandbox):
     """The machine is gone and there is no other: an error, which leaves the trajectory out."""
     service.fail("create", *[Fault(status=503)] * 50)
@@ -277,6 +285,7 @@ async def test_a_machine_that_never_runs_code_is_not_handed_out(service: StandIn
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("hasty")
 async def test_a_service_that_went_away_is_infrastructure(service: StandIn):
     terms = Terms(attempts=1, request_s=2)
     provider = E2BProvider(terms=terms, per_second=100, **service.settings)
