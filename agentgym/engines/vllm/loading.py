@@ -12,15 +12,17 @@ from weakref import WeakKeyDictionary
 import torch
 from safetensors import safe_open
 from vllm.config import set_current_vllm_config
+from vllm.model_executor.layers.fused_moe.routed_experts import RoutedExperts
 from vllm.model_executor.layers.vocab_parallel_embedding import (
     UnquantizedEmbeddingMethod,
     VocabParallelEmbedding,
 )
 from vllm.model_executor.model_loader.reload.inplace import reload_weights
+from vllm.platforms import current_platform
 
 from agentgym.engines.loading import refuse_missing_folder
 from agentgym.engines.vllm.checkpoint import files_of, read_specs
-from agentgym.engines.vllm.refusals import Loaded
+from agentgym.engines.vllm.refusals import Loaded, WeightsRefusedError
 from agentgym.engines.vllm.staged import Digest, Staging, digest
 from agentgym.engines.weights import TensorSpec
 from agentgym.errors import ConfigError
@@ -46,7 +48,9 @@ class ServedModel:
 
         Raises:
             ConfigError: the model's checkpoint cannot be read.
+            WeightsRefusedError: no update would be right.
         """
+        _refuse_experts_on_cpu(self._model)
         if self._expected is None:
             self._expected = read_specs(self._folder)
         return Staging(self._expected, self._vllm_config.model_config.dtype)
@@ -111,6 +115,16 @@ def load_weights(worker: Any, named_tensors: Iterable[tuple[str, torch.Tensor]])
         loaded = model.swap_in(staging)
     worker.model_runner.reset_lora_state()
     return loaded
+
+
+def _refuse_experts_on_cpu(model: torch.nn.Module) -> None:
+    """After a reload vLLM on CPUs computes wrongly with a mixture's experts, and says nothing."""
+    names = [name for name, module in model.named_modules() if isinstance(module, RoutedExperts)]
+    if names and current_platform.is_cpu():
+        raise WeightsRefusedError(
+            "vLLM on CPUs cannot be given new experts of a mixture, use --engine transformers",
+            names,
+        )
 
 
 def repack_tied_output_layer(model: torch.nn.Module) -> None:
