@@ -17,14 +17,13 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from vllm_kit import EXACT, Served, load, logprobs_of, serving, settings_for, weights_of
+from vllm_kit import EXACT, POLICY, Served, load, logprobs_of, serving, settings_for, weights_of
 
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.vllm.server import VllmServerEngine
 from agentgym.engines.vllm.server_command import ServerSettings
 from agentgym.engines.vllm.settings import Deadlines, VllmServers
 from agentgym.engines.weights import Bucket, TensorSpec
-from agentgym.trainer.tiny_policy import PATH
 
 __all__ = ["EXACT"]
 CONTEXT = 512
@@ -168,7 +167,7 @@ class Ground:
 def ground() -> Iterator[Ground]:
     """The server: a short queue, and adapters."""
     extra = ("--max-num-queued-reqs", "24", "--enable-prompt-tokens-details")
-    ground = Ground(settings_for(PATH, max_context=CONTEXT, lora_rank=8, extra=extra))
+    ground = Ground(settings_for(POLICY, max_context=CONTEXT, lora_rank=8, extra=extra))
     ground.start()
     yield ground
     ground.stop()

@@ -14,15 +14,14 @@ from typing import Any
 import pytest
 import torch
 from vllm_engine_kit import CONTEXT, ModelWeights, off_by
-from vllm_kit import DTYPE, load, perturbed, weights_of
+from vllm_kit import DTYPE, POLICY, load, perturbed, weights_of
 
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.vllm.engine import VllmEngine
 from agentgym.engines.vllm.local_settings import VllmSettings
-from agentgym.trainer.tiny_policy import PATH
 
 SETTINGS = VllmSettings(
-    dtype=DTYPE, max_context=CONTEXT, kv_cache_bytes=64 << 20, lora_rank=8, max_num_seqs=64
+    dtype=DTYPE, max_context=CONTEXT, kv_cache_bytes=256 << 20, lora_rank=8, max_num_seqs=64
 )
 
 
@@ -42,7 +41,7 @@ class Local:
     """An engine and the model that it should have."""
 
     engine: VllmEngine
-    model: Any = field(default_factory=lambda: load(PATH))
+    model: Any = field(default_factory=lambda: load(POLICY))
 
     async def ask(
         self, prompt: tuple[int, ...], *, session: str = "s", **sampling: Any
@@ -56,7 +55,7 @@ class Local:
 
     async def update(self, seed: int) -> int:
         """New weights, not far from the policy's."""
-        model = perturbed(load(PATH), seed=seed, scale=0.02)
+        model = perturbed(load(POLICY), seed=seed, scale=0.02)
         version = await self.engine.update_weights(ModelWeights(weights_of(model)))
         self.model = model
         return version
@@ -84,7 +83,7 @@ _shared: list[Local] = []
 async def local() -> AsyncIterator[Local]:
     """The same engine for all tests, whatever event loop they have."""
     if not _shared:
-        _shared.append(Local(VllmEngine(PATH, SETTINGS)))
+        _shared.append(Local(VllmEngine(POLICY, SETTINGS)))
     yield _shared[0]
     await _shared[0].comes_to_rest()
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 from vllm_engine_kit import CONTEXT, EXACT, prompt_of
+from vllm_kit import POLICY
 from vllm_local_kit import Local
 
 from agentgym.constraint import Constraint
 from agentgym.engines.base import Generation
 from agentgym.engines.loading import load_tokenizer
 from agentgym.errors import ConfigError, EngineError
-from agentgym.trainer.tiny_policy import PATH
 
 pytestmark = pytest.mark.vllm
 PROMPT = prompt_of(0)
@@ -107,7 +107,7 @@ async def test_only_what_is_asked_for_ends_a_turn(local: Local) -> None:
 
 
 async def test_a_stop_string_ends_the_turn_with_the_token_that_completes_it(local: Local) -> None:
-    decode = load_tokenizer(str(PATH)).decode
+    decode = load_tokenizer(str(POLICY)).decode
     free = await local.ask(PROMPT, max_tokens=30)
     stop = str(decode(free.token_ids[10:13])).strip()
     stopped = await local.ask(PROMPT, max_tokens=30, stop=("never", stop))
@@ -150,7 +150,7 @@ async def test_a_constraint_holds_and_its_logprobs_are_of_what_it_left(local: Lo
     constraint = Constraint(regex="[ab]{3,5}")
     answer = await local.ask(PROMPT, constraint=constraint, stop_token_ids=frozenset({2}))
 
-    text = load_tokenizer(str(PATH)).decode(answer.token_ids, skip_special_tokens=True)
+    text = load_tokenizer(str(POLICY)).decode(answer.token_ids, skip_special_tokens=True)
     assert 3 <= len(text.strip()) <= 5
     assert set(text.strip()) <= {"a", "b"}
     assert local.error(PROMPT, answer) > 0.1

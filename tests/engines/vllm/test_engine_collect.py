@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 from vllm_engine_kit import EXACT, ModelWeights, off_by
-from vllm_kit import load, weights_of
+from vllm_kit import IS_OWN, POLICY, load, weights_of
 from vllm_local_kit import Local
 
 from agentgym.engines.base import Engine, Generation, Sampling
@@ -16,7 +16,6 @@ from agentgym.engines.loading import load_tokenizer
 from agentgym.envs.calculator import CalculatorEnv
 from agentgym.rendering import renderer_for
 from agentgym.rollout import GymScheduler, Player, collect
-from agentgym.trainer.tiny_policy import PATH
 from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest, StopReason
 
 pytestmark = pytest.mark.vllm
@@ -94,7 +93,7 @@ def requests(num_groups: int, members: int) -> list[RolloutRequest]:
 async def play(engine: Engine, num_groups: int = 6, members: int = 3) -> list[RolloutOutput]:
     player = Player(
         engine=engine,
-        renderer=renderer_for(load_tokenizer(str(PATH))),
+        renderer=renderer_for(load_tokenizer(str(POLICY))),
         scheduler=GymScheduler(CountedEnv),
         budget=Budget(max_turns=5, max_turn_tokens=64),
     )
@@ -103,13 +102,14 @@ async def play(engine: Engine, num_groups: int = 6, members: int = 3) -> list[Ro
 
 async def test_trajectories_are_what_vllm_was_asked_and_gave(local: Local) -> None:
     """Invariants 1 to 3 and 7: ids, mask and logprobs, and the trainer's opinion of them."""
-    await local.engine.update_weights(ModelWeights(weights_of(load(PATH))))
-    local.model = load(PATH)
+    await local.engine.update_weights(ModelWeights(weights_of(load(POLICY))))
+    local.model = load(POLICY)
     recorder = Recorder(local.engine)
     outputs = await play(recorder)  # type: ignore[arg-type]
 
-    assert sum(output.num_turns for output in outputs) > len(outputs)
-    assert len({output.reward for output in outputs}) > 1
+    if IS_OWN:
+        assert sum(output.num_turns for output in outputs) > len(outputs)
+        assert len({output.reward for output in outputs}) > 1
     for output in outputs:
         turns = next(own for name, own in recorder.turns.items() if output.request_id in name)
         gave = [token for _, answer in turns for token in answer.token_ids]
@@ -127,6 +127,7 @@ def _sampled(logprobs: list[float]) -> list[float]:
     return [p for p in logprobs if p != 0.0]
 
 
+@pytest.mark.skipif(not IS_OWN, reason="another policy may end before its env can fail")
 async def test_a_failing_env_changes_no_other_record(local: Local) -> None:
     """Invariant 8; and the tasks of a group begin alike, with seeds of their own (6)."""
     whole = await play(local.engine)

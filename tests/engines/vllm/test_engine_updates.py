@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 from vllm_engine_kit import EXACT, ModelWeights, off_by, prompt_of
-from vllm_kit import load, weights_of
+from vllm_kit import POLICY, load, weights_of
 from vllm_local_kit import Local
 
 from agentgym.engines.weights import KeepsWeights, Sleeps
 from agentgym.errors import ConfigError, EngineError
-from agentgym.trainer.tiny_policy import PATH
 
 pytestmark = pytest.mark.vllm
 PROMPT = prompt_of(0, 100)
@@ -158,9 +157,9 @@ def adapter_weights(adapted: Any) -> ModelWeights:
 
 async def test_an_adapter_alone_is_the_policy(local: Local) -> None:
     """Turns under way end with the adapter they began with; full weights replace adapters."""
-    base = ModelWeights(weights_of(load(PATH)))
+    base = ModelWeights(weights_of(load(POLICY)))
     await local.engine.update_weights(base)
-    one, other = adapter_over(load(PATH), seed=1), adapter_over(load(PATH), seed=2)
+    one, other = adapter_over(load(POLICY), seed=1), adapter_over(load(POLICY), seed=2)
     versions = [await local.engine.update_weights(adapter_weights(one))]
     turn = asyncio.create_task(local.ask(PROMPT, max_tokens=200))
     await local.steps(5)
@@ -179,7 +178,7 @@ async def test_an_adapter_alone_is_the_policy(local: Local) -> None:
 
 
 async def test_an_adapter_that_is_none_for_the_model_changes_nothing(local: Local) -> None:
-    too_high = adapter_weights(adapter_over(load(PATH), seed=1, rank=16))
+    too_high = adapter_weights(adapter_over(load(POLICY), seed=1, rank=16))
     with pytest.raises(ConfigError, match=r"refuses the adapter .*rank") as caught:
         await local.engine.update_weights(too_high)
     answer = await local.ask(PROMPT)

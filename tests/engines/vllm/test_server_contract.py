@@ -18,7 +18,7 @@ from vllm_engine_kit import (
     off_by,
     prompt_of,
 )
-from vllm_kit import load, perturbed, weights_of
+from vllm_kit import POLICY, load, perturbed, weights_of
 
 from agentgym.constraint import Constraint, ConstraintError
 from agentgym.engines.base import Generation, Sampling
@@ -26,7 +26,6 @@ from agentgym.engines.loading import load_tokenizer
 from agentgym.engines.stops import StopStrings, length_until_stop
 from agentgym.engines.vllm.server import VllmServerEngine
 from agentgym.errors import ConfigError, EngineError
-from agentgym.trainer.tiny_policy import PATH
 
 pytestmark = pytest.mark.vllm
 
@@ -90,7 +89,7 @@ async def test_only_the_turns_own_stop_ids_end_it(bench: Bench) -> None:
 
 async def test_the_token_that_completes_a_stop_string_is_the_last(bench: Bench) -> None:
     """As our own rule has it; whole tokens are kept, also where the string lies inside one."""
-    tokenizer = load_tokenizer(str(PATH))
+    tokenizer = load_tokenizer(str(POLICY))
     prompt = prompt_of(2)
     free = await bench.ask(prompt, max_tokens=40)
     text = tokenizer.decode(free.token_ids)
@@ -128,7 +127,7 @@ async def test_a_constraint_is_kept_to(bench: Bench) -> None:
             stop_token_ids=stops,
         ),
     )
-    decode = load_tokenizer(str(PATH)).decode
+    decode = load_tokenizer(str(POLICY)).decode
 
     assert decode(number.token_ids[:-1]).isdigit()
     assert (number.token_ids[-1], number.finish_reason) == (EOS, "stop")
@@ -182,7 +181,7 @@ async def test_more_prompts_than_one_step_takes_are_sampled_by_their_seeds(bench
 
 async def test_an_update_overtakes_turns_and_every_token_says_whose_it_is(bench: Bench) -> None:
     """What comes before is the old model's, what comes after the new one's; nothing is mixed."""
-    old, new = bench.model, perturbed(load(PATH), seed=5)
+    old, new = bench.model, perturbed(load(POLICY), seed=5)
     prompt = prompt_of(6, 100)
     warm = await bench.ask(prompt, max_tokens=2)
     await bench.cached_tokens(prompt)
@@ -215,7 +214,7 @@ async def test_weights_of_another_model_are_refused_and_the_old_ones_serve(bench
     before = await bench.ask(prompt)
     turn = asyncio.create_task(bench.ask(prompt, session="t", max_tokens=200))
     await asyncio.sleep(0.2)
-    good = weights_of(perturbed(load(PATH), seed=8))
+    good = weights_of(perturbed(load(POLICY), seed=8))
     name = "model.norm.weight"
     wrong: list[tuple[dict[str, Any], str]] = [
         ({k: v for k, v in good.items() if k != name}, f"missing: {name}"),
@@ -298,8 +297,8 @@ async def test_a_rollout_holds_exactly_what_was_asked_and_sampled(bench: Bench) 
     from agentgym.tokens import flat_ids, flat_logprobs, flat_mask
     from agentgym.trajectory import Budget
 
-    await bench.update(load(PATH))
-    language = load_language(str(PATH), dialect_name="auto", template_args={}, on_rewrite="error")
+    await bench.update(load(POLICY))
+    language = load_language(str(POLICY), dialect_name="auto", template_args={}, on_rewrite="error")
     game = game_of("calculator")
     sampler = Sampler(env=game.name, tasks=game.train, seed=3, group_size=8)
     engine = _Recorded(bench.engine)
