@@ -57,6 +57,7 @@ async def test_a_server_that_stands_still_fails_the_turn_in_time(
     bench = bench_at(ground, QUICK)
     prompt = prompt_of(1)
     before = await bench_at(ground, DEADLINES).ask(prompt)
+    await bench.engine.connect()
     turn = asyncio.create_task(bench.ask(prompt, session="t", max_tokens=450))
     await asyncio.sleep(0.2)
     with stopped(ground, core_only=core_only):
