@@ -83,16 +83,6 @@ def install(into: Path, *what: str | Path) -> None:
     run(*pip, *what, cwd=into)
 
 
-@pytest.mark.parametrize("folder", MAPPED)
-def test_a_folder_is_not_importable_under_its_bare_name(folder: str) -> None:
-    """`import envs` from the root would load a second copy of every class."""
-    code = f"import {folder}"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-
-    assert done.returncode == 1
-    assert f"import agentgym.{folder}, not {folder}" in done.stderr
-
-
 def test_the_links_lead_to_the_folders() -> None:
     """Type checkers and editors see the packages through them."""
     for folder in MAPPED:
