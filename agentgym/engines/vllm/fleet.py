@@ -29,9 +29,8 @@ class Server:
     presence: Presence
     watch: Watch
     facts: Facts | None = None
-    is_stale: bool = False
-    """It has other weights than it should; only an update helps."""
-
+    found: str | None = None
+    """Label of the weights that it has instead of those it should; only an update helps."""
     must_resume: bool = False
     """It could not be told to go on after an update."""
 
@@ -39,6 +38,11 @@ class Server:
     def url(self) -> str:
         """Without a path."""
         return self.client.url
+
+    @property
+    def is_stale(self) -> bool:
+        """It has other weights than it should."""
+        return self.found is not None
 
     async def resume(self, timeout_s: float) -> None:
         """Let it go on sampling.

@@ -16,7 +16,7 @@ from agentgym.engines.vllm.adapters import Adapters
 from agentgym.engines.vllm.fleet import Server
 from agentgym.engines.vllm.health import label_of
 from agentgym.engines.vllm.policy import Policy
-from agentgym.engines.vllm.replies import FIRST_LABEL, Reply, read_reply, to_generation
+from agentgym.engines.vllm.replies import FIRST_LABEL, read_reply, to_generation
 from agentgym.engines.vllm.routing import Router
 from agentgym.engines.vllm.sampling import sampling_fields
 from agentgym.engines.vllm.settings import Deadlines
@@ -40,10 +40,6 @@ class Turn(NamedTuple):
 
 class _StaleError(AskAgainError):
     """The server has other weights than it should; another one may have the right ones."""
-
-    def __init__(self, reason: str, label: str) -> None:
-        super().__init__(reason)
-        self.label = label
 
 
 class Turns:
@@ -98,7 +94,7 @@ class Turns:
             if following in silent or following == server.number or failure.is_busy:
                 await asyncio.sleep(pause_s)
             if following in silent:
-                self._router.wake(await self._any_back())
+                self._router.wake(await self._any_back(failure))
                 self._router.release(turn.session)
                 silent.clear()
 
@@ -109,12 +105,13 @@ class Turns:
         version, adapter = policy.version, policy.adapter
         body = self._body(server, turn, adapter)
         answer = await server.watch.turn(self._posted(server, body, adapter), turn.session)
+        server.presence.back()
         reply = read_reply(answer)
         versions = await policy.versions(
             reply.labels, since=since, patience_s=self._deadlines.hung_s
         )
         if versions is None:
-            self._mark_stale(server, reply)
+            raise self._stale(server, *reply.labels)
         if adapter is not None:
             versions = dict.fromkeys(reply.labels, version)
         return to_generation(reply, turn.sampling, versions or {})
@@ -136,7 +133,7 @@ class Turns:
                 raise
         label = await label_of(server.client, self._deadlines.hung_s)
         if label != self._policy.label:
-            raise _StaleError(self._other_weights(server, label), label)
+            raise _StaleError(self._other_weights(server, label))
         if not await self._adapters.restore(server, adapter):
             raise EngineError(f"{server.url} has lost the adapter {adapter}: it was restarted")
         return await server.client.post_once(_GENERATE, body)
@@ -151,11 +148,14 @@ class Turns:
         """Raise an `OutageError` if no server has the policy's weights."""
         if not all(server.is_stale for server in self._servers):
             return
-        is_anew = isinstance(failure, _StaleError) and failure.label == FIRST_LABEL
+        is_anew = all(server.found == FIRST_LABEL for server in self._servers)
         raise (WeightsLostError if is_anew else OutageError)(str(failure))
 
-    async def _any_back(self) -> int:
+    async def _any_back(self, failure: AskAgainError) -> int:
         """Wait for the first server to be back, with the weights it had; its number.
+
+        Args:
+            failure: why it is waited for, if none is left to wait for.
 
         Raises:
             OutageError: none is.
@@ -181,13 +181,13 @@ class Turns:
     async def _back(self, server: Server) -> int:
         label = await server.presence.returned()
         if label != self._policy.label and not server.watch.is_paused:
-            server.is_stale = True
-            raise _StaleError(self._other_weights(server, label), label)
+            raise self._stale(server, label)
         return server.number
 
-    def _mark_stale(self, server: Server, reply: Reply) -> None:
-        server.is_stale = True
-        raise _StaleError(self._other_weights(server, ", ".join(reply.labels)), reply.labels[-1])
+    def _stale(self, server: Server, *labels: str) -> _StaleError:
+        """Send nothing more there; the error to raise."""
+        server.found = labels[-1]
+        return _StaleError(self._other_weights(server, ", ".join(labels)))
 
     def _other_weights(self, server: Server, found: str) -> str:
         return (

@@ -176,7 +176,7 @@ class Updater:
         if len(verdict.swapped) == len(self._servers):
             self._policy.move(label, version)
             for server in self._servers:
-                server.is_stale = False
+                server.found = None
             return
         failure = verdict.failure
         if len(verdict.old) == len(self._servers):

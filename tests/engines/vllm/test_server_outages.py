@@ -131,6 +131,37 @@ async def test_the_first_server_that_is_back_is_enough() -> None:
     assert answer == first
 
 
+async def test_a_server_that_answers_a_turn_is_no_longer_waited_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the next update, long after, would find that its time is up and give it no second."""
+    monkeypatch.setattr("agentgym.engines.vllm.turns._REST_S", 0.2)
+    async with two_servers() as (one, two, engine):
+        await engine.connect()
+        one.always |= {GENERATE: silence, "/weight_info": silence}
+        await ask(engine)
+        one.always.clear()
+        await asyncio.sleep(0.25)
+        await ask(engine, session="another")
+
+    gone, back = [record.getMessage() for record in caplog.records]
+    assert gone.startswith(f"{one.url} does not answer (")
+    assert back == f"{one.url} answers again"
+    assert two.turns
+
+
+async def test_turns_that_find_a_restart_at_the_same_time_say_the_same() -> None:
+    """One of them may have met it while it was gone, and rested meanwhile."""
+    server = FakeVllm()
+    async with running(server), engine_over(server) as engine:
+        await engine.update_weights(TestWeights(1))
+        server.faults[GENERATE] += [cut] * 20
+        server.label = "default"
+        ends = await many(engine, 20)
+
+    assert {type(end) for end in ends} == {WeightsLostError}
+
+
 async def test_weights_of_somebody_else_are_no_restart() -> None:
     """Sending them again would go on for ever between two runs."""
     server = FakeVllm()
