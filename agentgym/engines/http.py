@@ -120,11 +120,16 @@ class FailedCallError(EngineError):
     @property
     def said(self) -> str:
         """The same in one line, without the JSON around it."""
+        return _short(self.message)
+
+    @property
+    def message(self) -> str:
+        """All of it, without the JSON around it."""
         try:
-            message = json.loads(self.text)["error"]["message"]
+            error = json.loads(self.text)["error"]
         except (ValueError, KeyError, TypeError):
-            message = self.text
-        return _short(str(message))
+            return self.text
+        return str(error.get("message", self.text) if isinstance(error, dict) else error)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agentgym.engines.http import FailedCallError
 from agentgym.engines.vllm.adapter_files import write_adapter
-from agentgym.engines.vllm.fleet import Server, on_all, outcomes, said
+from agentgym.engines.vllm.fleet import Server, on_all, outcomes
 from agentgym.engines.vllm.health import HOW_TO_START
 from agentgym.engines.vllm.policy import Policy
 from agentgym.engines.vllm.settings import VllmServers
@@ -110,7 +110,7 @@ class Adapters:
             if error.status == 404 and "adapter" not in error.text.lower():
                 message = f"{server.url} takes no LoRA adapters: {HOW_TO_START} --lora-rank R"
                 raise ConfigError(message) from error
-            message = f"{server.url} refuses the adapter {name}: {said(error)}"
+            message = f"{server.url} refuses the adapter {name}: {error.message}"
             raise ConfigError(message) from error
 
     async def _unload(self, server: Server, name: str) -> None:

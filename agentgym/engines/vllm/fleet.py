@@ -1,22 +1,21 @@
 """The servers that share one policy."""
 
 import asyncio
-import json
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from agentgym.deadlines import together
-from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError
+from agentgym.engines.http import JsonClient, UnreachableError
 from agentgym.engines.vllm.health import Facts
+from agentgym.engines.vllm.ports import is_loopback
 from agentgym.engines.vllm.presence import Presence
 from agentgym.engines.vllm.watch import Watch
 
 T = TypeVar("T")
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _FROM_FINE_TO_COARSE = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -78,7 +77,7 @@ async def _on_one(server: Server, action: Callable[[Server], Awaitable[T]]) -> T
 
 def place_of(url: str) -> str:
     """A name for a server that it has on every machine: what loopback leads to differs."""
-    is_local = urlsplit(url).hostname in _LOOPBACK
+    is_local = is_loopback(urlsplit(url).hostname or "")
     return f"{url} of {socket.gethostname()}" if is_local else url
 
 
@@ -86,12 +85,3 @@ def coarsest(dtypes: Iterable[str]) -> str:
     """What keeps the fewest digits; one that nobody knows keeps fewer than all others."""
     ranks = {dtype: rank for rank, dtype in enumerate(_FROM_FINE_TO_COARSE)}
     return max(dtypes, key=lambda dtype: ranks.get(dtype, len(ranks)))
-
-
-def said(error: FailedCallError) -> str:
-    """What a server says is wrong."""
-    try:
-        content: Any = json.loads(error.text)["error"]
-    except (ValueError, KeyError, TypeError):
-        return error.text
-    return str(content["message"]) if isinstance(content, dict) else str(content)

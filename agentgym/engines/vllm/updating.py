@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, NoReturn
 
 from agentgym.engines.http import FailedCallError
-from agentgym.engines.vllm.fleet import Server, on_all, outcomes, said
+from agentgym.engines.vllm.fleet import Server, on_all, outcomes
 from agentgym.engines.vllm.health import HOW_TO_START
 from agentgym.engines.vllm.policy import Policy
 from agentgym.engines.vllm.ports import address_towards
@@ -230,7 +230,7 @@ class Updater:
 
     def _refuse(self, error: FailedCallError) -> NoReturn:
         """Say what a server says, and who must act."""
-        message = said(error)
+        message = error.message
         if REFUSED in message:
             raise ConfigError(message[message.index(REFUSED) :]) from error
         raise self._unchanged(str(error)) from error

@@ -69,3 +69,4 @@ async def test_loopback_is_another_server_on_every_machine(fake: FakeVllm) -> No
 
     assert place_of("http://gpu-7:8000") == "http://gpu-7:8000"
     assert socket.gethostname() in place_of("http://[::1]:8000")
+    assert socket.gethostname() in place_of("http://127.0.0.2:8000")
