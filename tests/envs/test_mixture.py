@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym import envs
@@ -40,6 +40,7 @@ def test_any_stretch_has_every_part_in_its_share(
         assert abs(counts[label] - length * weight / total) <= 2
 
 
+@settings(max_examples=25)  # each is thousands of tasks
 @given(weights)
 def test_each_parts_tasks_come_in_order_without_a_gap(weights: dict[str, float]):
     """So that a finite part is seen whole before it begins anew."""
