@@ -15,6 +15,8 @@ OF_ENDPOINTS = (
     "it plays in `agentgym rollout --policy openai:URL#MODEL`, and nothing is trained with it"
 )
 _OF_SERVERS = ("server_url", "server_model", "server_key_variable", "server_timeout")
+_TURN_S = 300.0
+"""Longest wait for a turn while its engine is there, as the trainer has it."""
 _IN_PROCESS = ("gpu_memory_utilization", "kv_cache_gb", "max_context")
 
 
@@ -45,6 +47,13 @@ class EngineSection(Config):
     def engine_name(self) -> EngineName:
         """What `engine` stands for."""
         return self.engine or ("vllm-server" if self.server_url else "transformers")
+
+    @property
+    def sampling_timeout_s(self) -> float:
+        """Seconds that one turn may take, its servers' time to be missed and to come back included:
+        an outage is theirs, not the turn's."""
+        outage_s = 2 * self.server_timeout if self.engine_name == "vllm-server" else 0.0
+        return _TURN_S + outage_s
 
     @property
     def server_urls(self) -> tuple[str, ...]:

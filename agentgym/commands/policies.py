@@ -187,6 +187,8 @@ class Stand:
     endpoint: EndpointSection
     turn_timeout_s: float
     """Of the endpoint."""
+    model_timeout_s: float
+    """Of the engine over the model, for a turn."""
     model_engine: Callable[[], Engine]
     """An engine over the model; loads it."""
 
@@ -201,7 +203,7 @@ def cast_for(policy: str, stand: Stand) -> Cast:
     kind, _, where = policy.partition(":")
     language, scheduler = stand.language, stand.scheduler
     if policy == "model":
-        return Cast(stand.model_engine(), scheduler)
+        return Cast(stand.model_engine(), scheduler, stand.model_timeout_s)
     if policy == "oracle":
         _refuse_without_oracle(stand.game)
         watched = Watched(scheduler)

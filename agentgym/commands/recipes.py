@@ -36,8 +36,6 @@ OWN_FIELDS = {
 BATCH = ("per_device_train_batch_size", "steps_per_generation", "generation_batch_size")
 """Trainer settings that say how much is played at once, in place of `num_tasks`."""
 DEFAULT_TASKS = 8
-_TURN_S = 300.0
-"""Longest wait for a turn, as the trainer has it."""
 
 
 def rubric_of(settings: EnvSection, game: Game) -> Rubric:
@@ -70,8 +68,7 @@ def trainer_settings(settings: TrainConfig, checkpoints: Path, num_ranks: int) -
         )
     own = {name: settings.model_dump()[field] for name, field in OWN_FIELDS.items()}
     own |= {"output_dir": str(checkpoints), "num_eval_tasks": settings.eval_tasks or 1}
-    if settings.engine_name == "vllm-server":  # it has deadlines of its own for an outage
-        own["engine_timeout_s"] = _TURN_S + 2 * settings.server_timeout
+    own["engine_timeout_s"] = settings.sampling_timeout_s
     return {**_FIXED, **own, **_batch(settings, num_ranks), **given}
 
 

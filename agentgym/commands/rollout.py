@@ -16,7 +16,7 @@ from agentgym.commands.engine_section import EngineSection
 from agentgym.commands.engines import engine_maker
 from agentgym.commands.language import Language, load_language
 from agentgym.commands.playing import Plan, Results, play, take_up
-from agentgym.commands.policies import Stand, cast_for, model_engine
+from agentgym.commands.policies import Cast, Stand, cast_for, model_engine
 from agentgym.commands.recipes import rubric_of
 from agentgym.commands.sandboxes import settle_sandbox
 from agentgym.commands.sections import EnvSection, ModelSection, PluginSection, SandboxSection
@@ -107,15 +107,7 @@ def rollout(settings: RolloutConfig) -> int:
         on_rewrite=settings.on_history_rewrite,
         today=settings.template_date,
     )
-    stand = Stand(
-        game=game,
-        language=language,
-        scheduler=scheduler_for(settings.scheduler, game, language.renderer),
-        endpoint=settings,
-        turn_timeout_s=settings.turn_timeout_s(settings.concurrency),
-        model_engine=lambda: _model_engine(settings, language),
-    )
-    cast = cast_for(settings.policy, stand)
+    cast = _cast(settings, game, language)
     player = Player(
         engine=cast.engine,
         renderer=language.renderer,
@@ -141,6 +133,19 @@ def rollout(settings: RolloutConfig) -> int:
         line = f"\n{missing} trajectories added to {settings.out}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     return int(tally.num_failed == tally.num)
+
+
+def _cast(settings: RolloutConfig, game: Game, language: Language) -> Cast:
+    stand = Stand(
+        game=game,
+        language=language,
+        scheduler=scheduler_for(settings.scheduler, game, language.renderer),
+        endpoint=settings,
+        turn_timeout_s=settings.turn_timeout_s(settings.concurrency),
+        model_timeout_s=settings.sampling_timeout_s,
+        model_engine=lambda: _model_engine(settings, language),
+    )
+    return cast_for(settings.policy, stand)
 
 
 def _model_engine(settings: RolloutConfig, language: Language) -> Engine:

@@ -9,6 +9,7 @@ from vllm_protocol_kit import FakeVllm, running, status
 
 from agentgym.cli import main
 from agentgym.commands.recipes import trainer_settings
+from agentgym.commands.rollout import RolloutConfig
 from agentgym.commands.served import servers_of
 from agentgym.commands.train_config import TrainConfig
 from agentgym.config import ConfigError, load
@@ -152,6 +153,7 @@ def test_servers_are_waited_for_alike_before_and_within_a_run(
 
     assert (deadlines.connect_s, deadlines.gone_s, deadlines.hung_s) == (given, given, hung_s)
     assert trainer["engine_timeout_s"] == turn_s
+    assert load(RolloutConfig, flags).sampling_timeout_s == turn_s
 
 
 def test_a_run_that_goes_on_may_find_its_server_elsewhere(tmp_path: Path) -> None:
