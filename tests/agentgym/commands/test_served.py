@@ -132,9 +132,9 @@ async def test_the_key_is_the_named_variables(
         servers_of(EngineSection(server_url=("http://a:1",), server_key_variable="THEIRS"))
 
 
-def test_the_time_to_wait_is_that_of_the_connection_alone() -> None:
+def test_the_time_to_wait_is_for_servers_that_do_not_answer() -> None:
     """What a turn or an update may take is no setting of the command line."""
     patient = servers_of(EngineSection(server_url=("http://a:1",), server_timeout=7))
     plain = VllmServers(urls=("http://a:1",))
 
-    assert patient.deadlines == replace(plain.deadlines, connect_s=7)
+    assert patient.deadlines == replace(plain.deadlines, connect_s=7, gone_s=7, hung_s=7)
