@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agentgym.errors import ConfigError
 
+_PREFIX = "checkpoint-"
 _STATE = "trainer_state.json"
 _ARCHIVES = ("optimizer.pt", "scheduler.pt")
 
@@ -22,7 +23,8 @@ def step_of(path: Path) -> int:
 
 def checkpoints_in(folder: Path) -> list[Path]:
     """All of them, complete or not."""
-    return [path for path in folder.glob("checkpoint-*") if path.name[11:].isdigit()]
+    found = folder.glob(f"{_PREFIX}*")
+    return [path for path in found if path.name.removeprefix(_PREFIX).isdigit()]
 
 
 def newest_checkpoint(folder: Path) -> Path:

@@ -198,13 +198,17 @@ class RunFolder:
             return False
         files = (self.config, self.metrics, self.summary, self.plot)
         folders = (self.trajectories, self.checkpoints)
-        summary = self.read_summary()
+        try:
+            summary = self.read_summary()
+        except ValueError:
+            return False
         return (
             {*self.path.iterdir()} <= {*files, *folders}
+            and isinstance(summary, dict)
             and summary.get("ended") is True
             and summary.get("num_steps") == 0
             and not any(self.checkpoints.glob("checkpoint-*"))
-            and not self.read_metrics()
+            and not (self.metrics.exists() and self.metrics.stat().st_size)
         )
 
     def _clear(self) -> None:

@@ -111,6 +111,15 @@ def test_a_run_of_value_or_at_work_is_never_begun_again(
         run.refuse_unusable()
 
 
+@pytest.mark.parametrize("content", ["what we found", "[]"])
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, content: str):
+    """Its `summary.json` is not one of ours."""
+    (tmp_path / "summary.json").write_text(content)
+
+    with pytest.raises(ConfigError, match="not empty"):
+        RunFolder(tmp_path).refuse_unusable()
+
+
 def test_every_one_who_asks_at_once_gets_a_folder_of_its_own(tmp_path: Path):
     """Runs that are started together look for a free name together."""
     folders = [tmp_path / "runs" / str(number) for number in range(8)]
