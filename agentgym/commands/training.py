@@ -142,7 +142,9 @@ class TrainingRun:
         try:
             step = step_of(self.folder.newest_checkpoint())
         except ConfigError:
-            error.add_note("nothing was trained yet: begin again with the same command")
+            is_new = self.trainer.state.global_step == 0
+            same = "nothing was trained yet: begin again with the same command"
+            error.add_note(same if is_new else "no step was kept: begin a new run")
         else:
             command = f"agentgym train --resume --run-dir {shlex.quote(str(self.folder.path))}"
             error.add_note(f"step {step} is kept, go on with: {command}")
