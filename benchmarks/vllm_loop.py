@@ -16,7 +16,7 @@ With more turns, the loop with vLLM's prefix caching against the loop without.
 import argparse
 import multiprocessing
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from statistics import median
@@ -60,7 +60,8 @@ def processes(names: tuple[str, ...], plan: Plan) -> Iterator[dict[str, Connecti
         yield pipes
     finally:
         for pipe in pipes.values():
-            pipe.send(None)
+            with suppress(BrokenPipeError):  # of one that has failed
+                pipe.send(None)
         for process in started:
             process.join(20)
             process.kill()
