@@ -1,7 +1,7 @@
 """Many trajectories at once, none of which can touch another.
 
 A failed trajectory is a record like the others; the run stops only if too many failed. Errors of
-the caller cancel what is in flight, and every episode is closed before they leave.
+the caller and outages cancel what is in flight, and every episode is closed before they leave.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ async def collect(
 
     Raises:
         TooManyFailuresError: more than `player.max_failed_fraction` failed.
+        OutageError: what all of them need is gone.
         UsageError: the caller must change something.
     """
     places = slots if slots is not None else asyncio.Semaphore(player.concurrency)
