@@ -6,6 +6,7 @@ too. What cannot be measured, such as a folder that does not let itself be liste
 
 import os
 import stat
+import time
 from collections.abc import Iterable
 
 from agentgym.tools.sandbox.inside.processes import tasks
@@ -14,6 +15,8 @@ MAX_INODES = 20_000
 _GONE = (FileNotFoundError, NotADirectoryError, ProcessLookupError)
 _BLOCK = 512
 _FLAGS, _PF_EXITING = 6, 4
+_OUT_OF_SIGHT_S = 0.5
+"""A process that begins or ends cannot be seen; on a busy machine that takes more than one look."""
 _SHARED_MEMORY = b"/dev/zero (deleted)"
 """Has no file, and counts as memory."""
 
@@ -23,7 +26,8 @@ class Disk:
 
     def __init__(self, folders: "Iterable[str]") -> None:
         self._folders = list(folders)
-        self._unseen: set[int] = set()
+        self._unseen: dict[int, float] = {}
+        """By process, since when."""
 
     def is_full(self, pids: "Iterable[int]", max_bytes: int) -> bool:
         """Whether there is more than that, or what cannot be measured.
@@ -39,8 +43,9 @@ class Disk:
             unseen = {pid for pid in pids if not _add_process(pid, count)}
         except _FullError:
             return True
-        hidden, self._unseen = unseen & self._unseen, unseen
-        return bool(hidden)
+        now = time.monotonic()
+        self._unseen = {pid: self._unseen.get(pid, now) for pid in unseen}
+        return any(now - since > _OUT_OF_SIGHT_S for since in self._unseen.values())
 
 
 class _FullError(Exception):
