@@ -189,6 +189,8 @@ class AgentGRPOTrainer(GRPOTrainer):
         """
         checkpoint = checkpoint_of(resume_from_checkpoint, self.args.output_dir)
         self.window = None
+        if checkpoint is not None:
+            self._go_on_from(Path(checkpoint))
         self.stage.weights_changed()
         with self.stage.session():
             try:
@@ -247,14 +249,18 @@ class AgentGRPOTrainer(GRPOTrainer):
             )
         return norm
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, *args: Any, **kwargs: Any) -> None:
-        refuse_weights_alone(Path(resume_from_checkpoint))
-        self._geometry.refuse_other(Path(resume_from_checkpoint))
-        self.engine_sync.load(Path(resume_from_checkpoint))
-        super()._load_from_checkpoint(resume_from_checkpoint, *args, **kwargs)
+    def _go_on_from(self, checkpoint: Path) -> None:
+        """What is ours of a checkpoint, by whatever the rest is loaded.
+
+        Raises:
+            ConfigError: this run would not go on as that one.
+        """
+        if not self.is_deepspeed_enabled:  # whose files have other names
+            refuse_weights_alone(checkpoint)
+        self._geometry.refuse_other(checkpoint)
+        self.engine_sync.load(checkpoint)
         if self.curriculum is not None:
-            self.curriculum.load(Path(resume_from_checkpoint))
-        self.stage.weights_changed()
+            self.curriculum.load(checkpoint)
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         """What is ours first: a checkpoint that was begun and not completed is none."""

@@ -11,7 +11,6 @@ METHODS = (
     "_calculate_rewards",
     "_get_grad_norm",
     "_load_best_model",
-    "_load_from_checkpoint",
     "_log_completion_extra",
     "_log_metric",
     "_send_telemetry",
