@@ -1,7 +1,7 @@
 """One trajectory from reset to record.
 
-Whatever goes wrong ends up in the record; only errors of the caller (`UsageError`) and cancellation
-leave this module.
+Whatever goes wrong ends up in the record; only errors of the caller (`UsageError`), outages and
+cancellation leave this module, after the episode was closed.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ async def run_trajectory(request: RolloutRequest, player: Player) -> RolloutOutp
     """Play one trajectory, again if the infrastructure failed it.
 
     Raises:
+        OutageError: what every trajectory needs is gone.
         UsageError: the caller must change something.
         asyncio.CancelledError: after the episode was closed.
     """
