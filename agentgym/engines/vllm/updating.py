@@ -132,25 +132,7 @@ class Updater:
         if self._sender is not None and set(labels) == {self._policy.label}:
             return self._sender
         self.close()
-        facts = [server.facts for server in self._servers if server.facts is not None]
-        backends = {fact.backend for fact in facts}
-        backend = backends.pop()
-        if backend is None or backends:
-            raise ConfigError(f"the servers do not all take weights in one way: {HOW_TO_START}")
-        workers = [fact.num_workers for fact in facts]
-        worker = Worker()
-        try:
-            sender = await worker.run(
-                lambda: sender_for(
-                    backend,
-                    workers=workers,
-                    host=self._settings.host or address_towards(self._settings.urls),
-                    timeout_s=self._left_s,
-                )
-            )
-        finally:
-            worker.stop()
-        self._sender = sender
+        self._sender = sender = await self._new_sender()
         await on_all(
             self._servers,
             lambda server: server.client.call(
@@ -161,6 +143,31 @@ class Updater:
             ),
         )
         return sender
+
+    async def _new_sender(self) -> Sender:
+        """Of the one kind that all servers take.
+
+        Raises:
+            ConfigError: there is none, or this process cannot be it.
+        """
+        facts = [server.facts for server in self._servers if server.facts is not None]
+        backends = {fact.backend for fact in facts}
+        backend = backends.pop()
+        if backend is None or backends:
+            raise ConfigError(f"the servers do not all take weights in one way: {HOW_TO_START}")
+        workers = [fact.num_workers for fact in facts]
+        worker = Worker()
+        try:
+            return await worker.run(
+                lambda: sender_for(
+                    backend,
+                    workers=workers,
+                    host=self._settings.host or address_towards(self._settings.urls),
+                    timeout_s=self._left_s,
+                )
+            )
+        finally:
+            worker.stop()
 
     async def _commit(self, label: str, version: int) -> None:
         """Swap everywhere; until that is known, nothing may be sampled."""
