@@ -40,12 +40,13 @@ def newest_checkpoint(folder: Path) -> Path:
 
 
 def is_complete(checkpoint: Path) -> bool:
-    """Whether it has its state, and neither weights nor optimizer are cut."""
+    """Whether it has its state and all shards, and neither weights nor optimizer are cut."""
     try:
         archives = [checkpoint / name for name in _ARCHIVES if (checkpoint / name).exists()]
         tensors = all(map(_is_whole, checkpoint.glob("*.safetensors")))
-        return has_state(checkpoint) and tensors and all(map(zipfile.is_zipfile, archives))
-    except (OSError, ValueError):
+        whole = tensors and all(map(zipfile.is_zipfile, archives))
+        return has_state(checkpoint) and whole and all(p.exists() for p in _shards(checkpoint))
+    except (OSError, ValueError, LookupError):
         return False
 
 
@@ -56,6 +57,12 @@ def has_state(checkpoint: Path) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def _shards(checkpoint: Path) -> set[Path]:
+    """Files that an index names."""
+    indices = [json.loads(p.read_text("utf-8")) for p in checkpoint.glob("*.index.json")]
+    return {checkpoint / name for index in indices for name in index["weight_map"].values()}
 
 
 def _is_whole(path: Path) -> bool:

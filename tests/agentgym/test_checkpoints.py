@@ -37,6 +37,17 @@ def test_a_checkpoint_with_a_cut_file_is_none(
     assert newest_checkpoint(tmp_path).name == "checkpoint-9"
 
 
+def test_a_checkpoint_without_one_of_its_shards_is_none(tmp_path: Path):
+    """Such as one that is being copied."""
+    path = checkpoint(tmp_path, 1)
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert not is_complete(path)
+    save_file({"b": torch.ones(2)}, path / "model-2.safetensors")
+
+    assert is_complete(path)
+
+
 def test_files_of_others_are_no_reason_to_distrust_a_checkpoint(tmp_path: Path):
     path = checkpoint(tmp_path, 3)
     (path / "notes.pt").write_bytes(b"mine")
