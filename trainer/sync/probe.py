@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 
@@ -62,6 +62,12 @@ class Difference(NamedTuple):
     mean_abs: float
     """Of the tokens of the turn that differs most."""
 
+    @classmethod
+    def of(cls, turns: Sequence[torch.Tensor]) -> Self:
+        """Of [T] nats by turn; not a number if one of them is not."""
+        largest, means = zip(*[(turn.max(), turn.mean()) for turn in turns], strict=True)
+        return cls(torch.stack(largest).max().item(), torch.stack(means).max().item())
+
 
 class Prober:
     """Compares after the first update and then every so many.
@@ -111,7 +117,7 @@ class Prober:
         samples = ranks.together(lambda: self._sample(engine, loop, temperature))
         theirs = engine.dtype() if isinstance(engine, KnowsDtype) else self._dtype
         with self._as_coarse_as(theirs):
-            difference = self._difference(samples)
+            difference = Difference.of([self._gaps(sample) for sample in samples])
         ranks.together(lambda: self._refuse(difference, theirs))
         return difference
 
@@ -135,11 +141,6 @@ class Prober:
             )
             for index, turn in enumerate(turns)
         ]
-
-    def _difference(self, samples: Sequence[Sample]) -> Difference:
-        turns = [self._gaps(sample) for sample in samples]
-        largest = max(turn.max().item() for turn in turns)
-        return Difference(largest, max(turn.mean().item() for turn in turns))
 
     def _gaps(self, sample: Sample) -> torch.Tensor:
         """[T] nats, by sampled token."""

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from agentgym.engines.transformers.copying import CopyEngine
 from agentgym.engines.weights import Weights
 from agentgym.errors import UsageError
 from agentgym.trainer.grpo import AgentGRPOTrainer
+from agentgym.trainer.sync.probe import Difference
 
 Make = Callable[..., AgentGRPOTrainer]
 
@@ -67,6 +69,16 @@ def test_an_engine_with_other_weights_stops_the_run_with_the_figure(
     with pytest.raises(UsageError, match=r"differ from the trainer's by \S+ nats .*probe_max_abs"):
         trainer.train()
     assert trainer.state.global_step == 0
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_turn_that_is_not_a_number_is_not_overlooked(order: tuple[int, int]):
+    """Whichever of them it is; no limit allows it."""
+    turns = torch.tensor([0.1, 0.2]), torch.tensor([0.1, float("nan")])
+    found = Difference.of([turns[number] for number in order])
+
+    assert all(map(math.isnan, found))
+    assert Difference.of([*turns[:1], torch.tensor([0.0, 0.4])]) == pytest.approx((0.4, 0.2))
 
 
 def test_where_nothing_is_compared_nothing_is_found(make_trainer: Make, close: list[CopyEngine]):
