@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 _PER_CALL_S = 30.0
 _BETWEEN_S = 0.25
+_LAST_S = 1.0
+"""For an answer, when time is up already: a server that is there and busy has it."""
 _BROKEN = 500
 HOW_TO_START = "start it with `agentgym serve`"
 
@@ -96,7 +98,7 @@ async def _until(client: JsonClient, ask: Callable[[float], Awaitable[T]], timeo
     """What `ask` gives, once it does; asked at least once, with the seconds that it may take."""
     ends = time.monotonic() + timeout_s
     while True:
-        left_s = max(ends - time.monotonic(), _BETWEEN_S)
+        left_s = max(ends - time.monotonic(), _LAST_S)
         try:
             return await ask(min(left_s, _PER_CALL_S))
         except UnreachableError as error:

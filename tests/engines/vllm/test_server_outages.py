@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from aiohttp import web
 from vllm_protocol_kit import (
     SHORT,
     FakeVllm,
@@ -148,6 +149,28 @@ async def test_a_server_that_answers_a_turn_is_no_longer_waited_for(
     assert gone.startswith(f"{one.url} does not answer (")
     assert back == f"{one.url} answers again"
     assert two.turns
+
+
+async def test_a_server_that_is_back_late_and_slow_gets_its_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was missed, another one took over, and nobody has asked it since."""
+    monkeypatch.setattr("agentgym.engines.vllm.turns._REST_S", 60.0)
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.5)
+        return web.json_response({"weight_version": "default"})
+
+    async with two_servers() as (one, two, engine):
+        await engine.connect()
+        one.always |= {GENERATE: silence, "/weight_info": silence}
+        await ask(engine)
+        await asyncio.sleep(SHORT.gone_s)
+        one.always.clear()
+        one.faults["/weight_info"].append(slow)
+        await engine.update_weights(TestWeights(1))
+
+    assert (one.label, two.label) == ("1", "1")
 
 
 async def test_turns_that_find_a_restart_at_the_same_time_say_the_same() -> None:
