@@ -167,7 +167,7 @@ async def test_a_server_that_is_back_late_and_slow_gets_its_weights(
         await ask(engine)
         await asyncio.sleep(SHORT.gone_s)
         one.always.clear()
-        one.faults["/weight_info"].append(slow)
+        one.always["/weight_info"] = slow
         await engine.update_weights(TestWeights(1))
 
     assert (one.label, two.label) == ("1", "1")
