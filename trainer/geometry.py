@@ -49,9 +49,11 @@ class Geometry(NamedTuple):
                 "tasks or play them again; resume with the same numbers, or begin a new run (with "
                 "more or fewer processes, per_device_train_batch_size is what each of them plays)"
             )
+        if saved.seed is None:
+            return
         for name, was in saved._asdict().items():
             now = self._asdict()[name]
-            if was is not None and was != now:
+            if was != now:
                 raise ConfigError(
                     f"{str(folder)!r} was made with {name}={was}, this run has {name}={now}: it "
                     "would not go on as that one; resume with the same, or begin a new run"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.engines.base import Generation
 from agentgym.engines.local import Ask, EngineStats
+from agentgym.engines.promises import is_about_a_constraint
 from agentgym.engines.vllm.local_adapters import Adapter, LoadedAdapters
 from agentgym.engines.vllm.policy import version_of
 from agentgym.engines.vllm.refusals import WeightsRefusedError
@@ -259,7 +260,7 @@ def _params(fields: dict[str, Any]) -> Any:
 def _refusal(error: AgentGymError, turn: Turn) -> EngineError:
     """Whose fault it is: prompt and limits are right, or the turn would not have come here."""
     constraint, cause = turn.ask.sampling.constraint, error.__cause__
-    if constraint is not None and cause is not None:
+    if constraint is not None and cause is not None and is_about_a_constraint(str(cause)):
         return ConstraintRefusedError(constraint, str(cause))
     return EngineError(" ".join(str(error).split()))
 

@@ -1,0 +1,26 @@
+"""What a checkpoint says about the windows it was made with."""
+
+from pathlib import Path
+
+import pytest
+
+from agentgym.errors import ConfigError
+from agentgym.trainer.geometry import Geometry
+
+ENDLESS = Geometry(groups=4, steps=1, seed=0, shuffled=None, tasks=None)
+
+
+def test_tasks_without_an_end_are_other_ones_than_some(tmp_path: Path) -> None:
+    ENDLESS.save(tmp_path)
+
+    ENDLESS.refuse_other(tmp_path)
+    with pytest.raises(ConfigError, match="shuffled=None, this run has shuffled=True"):
+        ENDLESS._replace(shuffled=True, tasks=5).refuse_other(tmp_path)
+
+
+def test_what_an_earlier_version_did_not_say_is_not_held_against_a_run(tmp_path: Path) -> None:
+    Geometry(groups=4, steps=1).save(tmp_path)
+
+    ENDLESS._replace(seed=7, tasks=5).refuse_other(tmp_path)
+    with pytest.raises(ConfigError, match="4 groups"):
+        ENDLESS._replace(groups=8).refuse_other(tmp_path)
