@@ -1,10 +1,13 @@
 """Settings that say what samples from the policy: this process's own model, or vLLM."""
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from agentgym.config import Config, flag_of
+
+if TYPE_CHECKING:
+    from agentgym.engines.vllm.settings import Deadlines
 
 EngineName = Literal["transformers", "vllm", "vllm-server"]
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -16,7 +19,9 @@ OF_ENDPOINTS = (
 )
 _OF_SERVERS = ("server_url", "server_model", "server_key_variable", "server_timeout")
 _TURN_S = 300.0
-"""Longest wait for a turn while its engine is there, as the trainer has it."""
+"""Longest wait for a turn of an engine in this process, as the trainer has it."""
+_EPISODE_S = 600.0
+"""Longest trajectory with such turns, as the trainer has it."""
 _IN_PROCESS = ("gpu_memory_utilization", "kv_cache_gb", "max_context")
 
 
@@ -50,10 +55,24 @@ class EngineSection(Config):
 
     @property
     def sampling_timeout_s(self) -> float:
-        """Seconds that one turn may take, its servers' time to be missed and to come back included:
-        an outage is theirs, not the turn's."""
-        outage_s = 2 * self.server_timeout if self.engine_name == "vllm-server" else 0.0
-        return _TURN_S + outage_s
+        """Seconds that one turn may take. With servers their own deadlines come first: whether a
+        full queue, an update or an outage took the time is theirs to tell, not the turn's."""
+        return self.deadlines.longest_s if self.engine_name == "vllm-server" else _TURN_S
+
+    @property
+    def episode_timeout_s(self) -> float:
+        """Seconds that one trajectory may take: with servers, one such turn does not end it."""
+        waits_s = self.sampling_timeout_s if self.engine_name == "vllm-server" else 0.0
+        return _EPISODE_S + waits_s
+
+    @property
+    def deadlines(self) -> "Deadlines":
+        """Of servers."""
+        from agentgym.engines.vllm.settings import Deadlines
+
+        limit_s = self.server_timeout
+        hung_s = min(limit_s, Deadlines().hung_s)
+        return Deadlines(connect_s=limit_s, gone_s=limit_s, hung_s=hung_s)
 
     @property
     def server_urls(self) -> tuple[str, ...]:

@@ -69,6 +69,7 @@ def trainer_settings(settings: TrainConfig, checkpoints: Path, num_ranks: int) -
     own = {name: settings.model_dump()[field] for name, field in OWN_FIELDS.items()}
     own |= {"output_dir": str(checkpoints), "num_eval_tasks": settings.eval_tasks or 1}
     own["engine_timeout_s"] = settings.sampling_timeout_s
+    own["episode_timeout_s"] = settings.episode_timeout_s
     return {**_FIXED, **own, **_batch(settings, num_ranks), **given}
 
 

@@ -32,13 +32,11 @@ def servers_of(settings: EngineSection) -> VllmServers:
     variable = settings.server_key_variable
     if variable != KEY_VARIABLE and not os.environ.get(variable):
         raise ConfigError(f"{flag_of('server_key_variable')} {variable}: it is not set")
-    limit_s = settings.server_timeout
-    hung_s = min(limit_s, Deadlines().hung_s)
     return VllmServers(
         urls=settings.server_urls,
         model=settings.server_model,
         key_variable=variable,
-        deadlines=Deadlines(connect_s=limit_s, gone_s=limit_s, hung_s=hung_s),
+        deadlines=settings.deadlines,
     )
 
 

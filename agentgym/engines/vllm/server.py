@@ -13,7 +13,7 @@ from agentgym.deadlines import together
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.http import FailedCallError, JsonClient
 from agentgym.engines.promises import is_about_a_constraint
-from agentgym.engines.vllm.adapters import Adapters, adapter_name
+from agentgym.engines.vllm.adapters import Adapters, loaded_names
 from agentgym.engines.vllm.fleet import Server, coarsest, on_all, place_of
 from agentgym.engines.vllm.health import Facts, label_of, look
 from agentgym.engines.vllm.policy import Policy, version_of
@@ -84,6 +84,15 @@ class VllmServerEngine:
         """Sessions per server."""
         return self._router.loads
 
+    @property
+    def run(self) -> str:
+        """Mark of this process' run among others on the same servers."""
+        return self._adapters.run
+
+    def take_part_in(self, run: str) -> None:
+        """Share adapters with the engines of other processes that take part in `run`."""
+        self._adapters.run = run
+
     def places(self) -> frozenset[str]:
         """A name for each server, the same wherever it is asked for."""
         return frozenset(map(place_of, self._settings.urls))
@@ -118,7 +127,7 @@ class VllmServerEngine:
             ConfigError: a server is not what is needed, or takes no such request.
             ConstraintError: the server cannot enforce the turn's constraint.
             EngineError: the prompt does not fit, or no server gave the turn.
-            OutageError: all servers are gone, or have lost the policy's weights.
+            OutageError: all servers are gone, give no turn, or have lost the policy's weights.
         """
         await self.connect()
         limit = min(sampling.max_tokens, self._room(len(prompt_ids)))
@@ -166,11 +175,12 @@ class VllmServerEngine:
         """
         await self.connect()
         patience_s = self._settings.deadlines.hung_s
-        kinds = await on_all(self._servers, lambda s: _arrived(s, version, patience_s))
+        name = self._adapters.name_of(version)
+        kinds = await on_all(self._servers, lambda s: _arrived(s, version, name, patience_s))
         if len(set(kinds)) > 1:
             raise EngineError(f"some servers have version {version} as an adapter, others do not")
         if kinds[0] == "lora":
-            self._policy.version, self._policy.adapter = version, adapter_name(version)
+            self._policy.version, self._policy.adapter = version, name
         elif self._policy.label != str(version):
             self._policy.move(str(version), version)
         self._policy.trouble = None
@@ -244,8 +254,10 @@ async def _looked_at(settings: VllmServers) -> list[Facts]:
             await client.aclose()
 
 
-async def _arrived(server: Server, version: int, patience_s: float) -> Literal["full", "lora"]:
-    """How a server has a version.
+async def _arrived(
+    server: Server, version: int, adapter: str, patience_s: float
+) -> Literal["full", "lora"]:
+    """How a server has a version: as its own weights, or as an adapter of that name.
 
     Raises:
         EngineError: it does not, after a while.
@@ -256,8 +268,7 @@ async def _arrived(server: Server, version: int, patience_s: float) -> Literal["
         label = await label_of(server.client, patience_s)
         if label == str(version):
             return "full"
-        cards = await server.client.call("GET", "/v1/models", timeout_s=patience_s)
-        if adapter_name(version) in [card["id"] for card in cards["data"]]:
+        if adapter in await loaded_names(server, patience_s):
             return "lora"
         if clock() > ends:
             raise EngineError(

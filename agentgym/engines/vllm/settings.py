@@ -24,6 +24,15 @@ class Deadlines:
     resume_s: float = 20.0
     """For one to go on after that, whatever happened."""
 
+    @property
+    def longest_s(self) -> float:
+        """For whoever waits for a turn from outside: by then it has ended on its own.
+
+        It is asked for again for `turn_s`, and the last attempt has as long, an update and an
+        outage aside.
+        """
+        return 2 * (self.turn_s + self.hung_s) + self.update_s + self.gone_s
+
     def __post_init__(self) -> None:
         """Refuse deadlines that never come, or are over at once.
 

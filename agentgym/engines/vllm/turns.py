@@ -66,14 +66,16 @@ class Turns:
         self._adapters = adapters
         self._router = router
         self._deadlines = deadlines
+        self._last_good = -math.inf
+        """When the last turn began that was answered."""
 
     async def play(self, turn: Turn) -> Generation:
         """The turn.
 
         Raises:
             ConfigError: no server takes such a request.
-            EngineError: no server gave it in time.
-            OutageError: all servers are gone, or have other weights.
+            EngineError: no server gave this one in time.
+            OutageError: all servers are gone, give no turn at all, or have other weights.
         """
         hope, silent = _Hope(self._deadlines), set[int]()
         while True:
@@ -87,7 +89,7 @@ class Turns:
             self._refuse_stale(failure)
             pause_s = hope.pause_s(failure)
             if pause_s is None:
-                raise EngineError(f"{server.url}: {failure}; gave up")
+                raise self._given_up(server, failure, hope)
             if isinstance(failure, UnreachableError):
                 silent.add(server.number)
             following = self._router.server_of(turn.session)
@@ -101,11 +103,12 @@ class Turns:
     async def _attempt(self, server: Server, turn: Turn) -> Generation:
         if server.must_resume and not server.watch.is_paused:
             await server.resume(self._deadlines.hung_s)
-        policy, since = self._policy, len(self._policy.labels) - 1
+        policy, since, began = self._policy, len(self._policy.labels) - 1, time.monotonic()
         version, adapter = policy.version, policy.adapter
         body = self._body(server, turn, adapter)
         answer = await server.watch.turn(self._posted(server, body, adapter), turn.session)
         server.presence.back()
+        self._last_good = max(self._last_good, began)
         reply = read_reply(answer)
         versions = await policy.versions(
             reply.labels, since=since, patience_s=self._deadlines.hung_s
@@ -137,6 +140,13 @@ class Turns:
         if not await self._adapters.restore(server, adapter):
             raise EngineError(f"{server.url} has lost the adapter {adapter}: it was restarted")
         return await server.client.post_once(_GENERATE, body)
+
+    def _given_up(
+        self, server: Server, failure: AskAgainError, hope: "_Hope"
+    ) -> EngineError | OutageError:
+        """The turn is to blame only if others went through meanwhile."""
+        is_alone = self._last_good > hope.since
+        return (EngineError if is_alone else OutageError)(f"{server.url}: {failure}; gave up")
 
     def _move(self, server: Server, turn: Turn, failure: AskAgainError) -> None:
         """To another server, if there is one that does not rest."""
@@ -207,6 +217,12 @@ class _Hope:
         self._deadlines = deadlines
         self._began = self._since = time.monotonic()
         self._num, self._was_busy = 0, False
+
+    @property
+    def since(self) -> float:
+        """From when on it was in vain: all of the turn, unless the last trouble alone took long."""
+        is_long = time.monotonic() - self._since >= self._deadlines.gone_s
+        return self._since if is_long else self._began
 
     def pause_s(self, failure: AskAgainError) -> float | None:
         """Seconds to rest before another attempt; `None` if there is no hope left."""

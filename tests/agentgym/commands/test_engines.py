@@ -141,19 +141,27 @@ def test_a_saved_run_says_what_sampled_and_where() -> None:
     assert served.resolved().server_url == ("http://127.0.0.1:8000",)
 
 
-@pytest.mark.parametrize(("given", "hung_s", "turn_s"), [(5, 5, 310), (600, 60, 1500)])
+@pytest.mark.parametrize(("given", "hung_s"), [(5, 5), (600, 60)])
 def test_servers_are_waited_for_alike_before_and_within_a_run(
-    given: float, hung_s: float, turn_s: float, tmp_path: Path
+    given: float, hung_s: float, tmp_path: Path
 ) -> None:
-    """A turn has more time than its server has to come back, or the turn would be to blame."""
+    """Nothing outside cuts a turn before its servers' own deadlines: the turn would be to blame."""
     flags = ["--server-url", "http://x:1", "--server-timeout", str(given)]
     settings = load(TrainConfig, flags)
     deadlines = servers_of(settings).deadlines
     trainer = trainer_settings(settings.resolved(), tmp_path, num_ranks=1)
 
     assert (deadlines.connect_s, deadlines.gone_s, deadlines.hung_s) == (given, given, hung_s)
-    assert trainer["engine_timeout_s"] == turn_s
-    assert load(RolloutConfig, flags).sampling_timeout_s == turn_s
+    assert trainer["engine_timeout_s"] == deadlines.longest_s < trainer["episode_timeout_s"]
+    assert deadlines.longest_s > deadlines.turn_s + deadlines.update_s + given
+    assert load(RolloutConfig, flags).sampling_timeout_s == deadlines.longest_s
+
+
+def test_an_engine_in_this_process_has_the_trainers_own_deadlines(tmp_path: Path) -> None:
+    settings = load(TrainConfig, ["--engine", "transformers"])
+    trainer = trainer_settings(settings.resolved(), tmp_path, num_ranks=1)
+
+    assert (trainer["engine_timeout_s"], trainer["episode_timeout_s"]) == (300, 600)
 
 
 def test_a_run_that_goes_on_may_find_its_server_elsewhere(tmp_path: Path) -> None:

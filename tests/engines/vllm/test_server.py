@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -11,6 +12,7 @@ from vllm_protocol_kit import (
     FakeVllm,
     Fault,
     ask,
+    body_of,
     cut,
     engine_over,
     fake,
@@ -121,14 +123,39 @@ async def test_a_busy_server_is_asked_again_when_it_says(fake: FakeVllm) -> None
     assert (answer, len(fake.turns)) == (calm, 6)
 
 
-async def test_a_server_that_stays_broken_is_given_up(fake: FakeVllm) -> None:
-    fake.always[GENERATE] = status(500, "boom")
+@pytest.mark.parametrize("fault", [status(500, "boom"), cut])
+async def test_a_server_that_gives_no_turn_is_an_outage(fake: FakeVllm, fault: Fault) -> None:
+    """Whatever it says of its health: what it still gave would be a biased part of a window."""
+    fake.always[GENERATE] = fault
     async with engine_over(fake) as engine:
         started = time.monotonic()
-        with pytest.raises(EngineError, match=r"status 500.*boom.*gave up"):
+        with pytest.raises(OutageError, match=f"{fake.url}: .*; gave up"):
             await ask(engine)
 
     assert time.monotonic() - started < SHORT.gone_s + 3
+
+
+async def test_a_server_that_is_full_for_ever_is_an_outage(fake: FakeVllm) -> None:
+    fake.always[GENERATE] = status(503, "full")
+    async with engine_over(fake, deadlines=replace(SHORT, turn_s=1.0)) as engine:
+        with pytest.raises(OutageError, match=r"full.*; gave up"):
+            await ask(engine)
+
+
+async def test_a_turn_that_alone_is_not_given_fails_alone(fake: FakeVllm) -> None:
+    async def spoil(request: web.Request) -> web.StreamResponse:
+        body = await body_of(request)
+        if body["sampling_params"]["seed"] == 13:
+            return await status(500, "boom")(request)
+        return web.json_response(reply_of([1], ["default"]))
+
+    fake.always[GENERATE] = spoil
+    async with engine_over(fake) as engine:
+        turn = asyncio.create_task(ask(engine, session="13", seed=13))
+        await asyncio.sleep(SHORT.gone_s / 2)
+        await ask(engine)
+        with pytest.raises(EngineError, match=r"boom.*; gave up"):
+            await turn
 
 
 async def test_what_the_caller_must_change_is_not_asked_again(fake: FakeVllm) -> None:
