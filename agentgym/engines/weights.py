@@ -82,6 +82,15 @@ class CopiesModel(Protocol):
 class OnServers(Protocol):
     """An engine whose weights are on servers, which engines of other processes may use too."""
 
+    @property
+    def run(self) -> str:
+        """Mark of this process' run among others on the same servers."""
+        ...
+
+    def take_part_in(self, run: str) -> None:
+        """Be known to the servers as the processes are that have the same mark."""
+        ...
+
     def places(self) -> frozenset[str]:
         """A name for each server, the same wherever it is asked for."""
         ...

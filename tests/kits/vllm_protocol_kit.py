@@ -126,12 +126,22 @@ class FakeVllm:
                 self.staged = []
             case "/update_weights":
                 self.staged += [str(entry["name"]) for entry in body["update_info"]["entries"]]
-            case "/v1/load_lora_adapter":
-                self.adapters[body["lora_name"]] = body["lora_path"]
-            case "/v1/unload_lora_adapter":
-                if self.adapters.pop(body["lora_name"], None) is None:
-                    return web.json_response({"error": {"message": "adapter"}}, status=404)
+            case "/v1/load_lora_adapter" | "/v1/unload_lora_adapter" as path:
+                return self._change_adapters(path, body["lora_name"], body.get("lora_path"))
         return web.json_response(self._said(request.path))
+
+    def _change_adapters(self, path: str, name: str, folder: str) -> web.Response:
+        is_loaded = name in self.adapters
+        if path == "/v1/unload_lora_adapter" and not is_loaded:
+            return web.json_response({"error": {"message": "adapter"}}, status=404)
+        if path == "/v1/unload_lora_adapter":
+            del self.adapters[name]
+            return web.Response()
+        if is_loaded:
+            error = {"message": "The lora adapter 'x' has already been loaded. If you want to"}
+            return web.json_response({"error": error}, status=400)
+        self.adapters[name] = folder
+        return web.Response()
 
     def _said(self, path: str) -> Any:
         cards = [{"id": self.model, "root": "/m", "parent": None, "max_model_len": 64}]

@@ -112,13 +112,16 @@ class WeightSync:
     def _push_to_keeper(self, engine: Engine, loop: LoopThread) -> int:
         assert isinstance(engine, KeepsWeights)
         places: frozenset[str] = frozenset()
+        run = ""
         if isinstance(engine, OnServers):
             connecting = engine.connect()
             self._ranks.together(lambda: loop.run(connecting))
-            places = engine.places()
-        known = self._ranks.gather((max(self._version, engine.policy_version), places))
-        version = self._version = 1 + max(version for version, _ in known)
-        bringing = senders([places for _, places in known])
+            places, run = engine.places(), engine.run
+        known = self._ranks.gather((max(self._version, engine.policy_version), places, run))
+        version = self._version = 1 + max(version for version, _, _ in known)
+        bringing = senders([places for _, places, _ in known])
+        if isinstance(engine, OnServers):
+            engine.take_part_in(known[0][2])
         sends = not engine.is_shared or self._ranks.index in bringing
         self._ranks.together(lambda: self._gather(engine if sends else None, loop, version))
         if not sends:

@@ -2,10 +2,12 @@
 
 A turn names the adapter that samples it, so nothing is paused and a failed update changes nothing.
 The adapter before the last stays loaded until the next update: turns that began with it end with
-it, and so may those of other processes that have not heard of the new one yet.
+it, and so may those of other processes that have not heard of the new one yet. Names carry a mark
+of their run, as others may have adapters on the same servers.
 """
 
 import asyncio
+import secrets
 import shutil
 import tempfile
 from contextlib import suppress
@@ -22,11 +24,13 @@ from agentgym.errors import ConfigError, EngineError
 from agentgym.threads import Worker
 
 _LOAD, _UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+_THERE = "has already been loaded"
 
 
-def adapter_name(version: int) -> str:
-    """What the adapter of a policy version is called."""
-    return f"agentgym-{version}"
+async def loaded_names(server: Server, timeout_s: float) -> list[str]:
+    """What a server can be asked for: its own model and all adapters."""
+    cards = await server.client.call("GET", "/v1/models", timeout_s=timeout_s)
+    return [str(card["id"]) for card in cards["data"]]
 
 
 class Adapters:
@@ -45,16 +49,24 @@ class Adapters:
         self._folder: Path | None = None
         self._names: list[str] = []
         """Loaded, in their order."""
+        self.run = secrets.token_hex(4)
+        """Mark of the run, in every name; the same in all its processes."""
+
+    def name_of(self, version: int) -> str:
+        """What the adapter of a policy version is called."""
+        return f"agentgym-{self.run}-{version}"
 
     async def push(self, weights: Weights) -> None:
         """Load an adapter into every server and sample with it from now on.
 
         Raises:
             ConfigError: it is none for the servers' model, or they take none.
-            EngineError: not every server has it; turns go on with the one before.
+            EngineError: not every server has it, or one has another under its name; turns go on
+                with the one before.
         """
-        name = adapter_name(weights.version)
+        name = self.name_of(weights.version)
         limit_s = self._settings.deadlines.update_s
+        await on_all(self._servers, lambda server: self._refuse_taken(server, name))
         try:
             async with asyncio.timeout(limit_s):
                 folder = await self._written(weights, name)
@@ -100,13 +112,22 @@ class Adapters:
             worker.stop()
         return folder
 
+    async def _refuse_taken(self, server: Server, name: str) -> None:
+        if name in await loaded_names(server, self._settings.deadlines.resume_s):
+            raise EngineError(
+                f"{server.url} has an adapter {name} that is not this one: somebody else loads "
+                "adapters there; give every run servers of its own"
+            )
+
     async def _load(self, server: Server, name: str, folder: Path) -> None:
+        """Of ours; one that is there, such as from another turn that missed it, is fine."""
         limit_s = self._settings.deadlines.update_s
-        await self._unload(server, name)
         body = {"lora_name": name, "lora_path": str(folder)}
         try:
             await server.client.call("POST", _LOAD, body, timeout_s=limit_s)
         except FailedCallError as error:
+            if _THERE in error.text:
+                return
             if error.status == 404 and "adapter" not in error.text.lower():
                 message = f"{server.url} takes no LoRA adapters: {HOW_TO_START} --lora-rank R"
                 raise ConfigError(message) from error
@@ -114,7 +135,7 @@ class Adapters:
             raise ConfigError(message) from error
 
     async def _unload(self, server: Server, name: str) -> None:
-        """Of this or an earlier run; one that is not there is fine."""
+        """Of ours; one that is not there is fine."""
         with suppress(FailedCallError):
             limit_s = self._settings.deadlines.resume_s
             await server.client.call("POST", _UNLOAD, {"lora_name": name}, timeout_s=limit_s)

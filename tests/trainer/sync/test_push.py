@@ -3,12 +3,15 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeVar
 
 import pytest
 import torch
 from accelerate import Accelerator
+from peft import LoraConfig, get_peft_model
 from transformers import Qwen3ForCausalLM
+from vllm_protocol_kit import FakeVllm, ask, engine_over, fake
 
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.transformers import TransformersEngine
@@ -21,7 +24,9 @@ from agentgym.trainer.ranks import Ranks
 from agentgym.trainer.sync import SyncSettings, WeightSync
 from agentgym.trainer.sync.push import senders
 
+__all__ = ["fake"]
 Make = Callable[[], Qwen3ForCausalLM]
+T = TypeVar("T")
 PROMPT = (70, 71, 72, 73)
 
 
@@ -251,3 +256,46 @@ def test_of_ranks_that_share_servers_one_brings_the_weights():
     assert senders([a, b, a, b]) == {0, 1}
     with pytest.raises(ConfigError, match="samples from a, b, another one from a: give all"):
         senders([both, a])
+
+
+class Threads(Ranks):
+    """Ranks that are threads of one process."""
+
+    def __init__(self, index: int, told: dict[int, Any], barrier: threading.Barrier) -> None:
+        self.index, self.count = index, barrier.parties
+        self._told, self._barrier = told, barrier
+
+    def gather(self, value: T) -> list[T]:
+        self._told[self.index] = value
+        self._barrier.wait(10)
+        return [self._told[rank] for rank in range(self.count)]
+
+    def together(self, work: Callable[[], T]) -> T:
+        outcome = work()
+        self._barrier.wait(10)
+        return outcome
+
+
+async def test_ranks_that_follow_sample_from_the_adapter_of_their_run(
+    model: Qwen3ForCausalLM, loop: LoopThread, fake: FakeVllm
+):
+    """Its name is not to be guessed: other runs may have adapters on the same server."""
+    settings = LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    adapted, barrier = get_peft_model(model, settings), threading.Barrier(2)
+    async with engine_over(fake) as first, engine_over(fake) as second:
+
+        def push(rank: int) -> int:
+            ranks = Threads(rank, told, barrier)
+            sync = WeightSync(adapted, settings=SyncSettings(kind="lora"), ranks=ranks)
+            return sync.push((first, second)[rank], loop)
+
+        told: dict[int, Any] = {}
+        with ThreadPoolExecutor(2) as pool:
+            running = [asyncio.wrap_future(pool.submit(push, rank)) for rank in range(2)]
+            versions = await asyncio.gather(*running)
+        answers = [await ask(first), await ask(second)]
+        adapters = set(fake.adapters)
+
+    assert versions == [1, 1]
+    assert [turn["model"] for turn in fake.turns] == [*adapters] * 2
+    assert answers[0] == answers[1]
