@@ -16,6 +16,8 @@ from agentgym.engines.vllm.watch import Watch
 
 T = TypeVar("T")
 
+_PORTS = {"http": 80, "https": 443}
+_LOOPBACK = "127.0.0.1"
 _FROM_FINE_TO_COARSE = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -76,9 +78,16 @@ async def _on_one(server: Server, action: Callable[[Server], Awaitable[T]]) -> T
 
 
 def place_of(url: str) -> str:
-    """A name for a server that it has on every machine: what loopback leads to differs."""
-    is_local = is_loopback(urlsplit(url).hostname or "")
-    return f"{url} of {socket.gethostname()}" if is_local else url
+    """A name for a server that it has on every machine, however its URL is written.
+
+    What loopback leads to is another server on each.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    is_local = is_loopback(host)
+    address = f"{_LOOPBACK if is_local else host}:{parts.port or _PORTS[parts.scheme]}"
+    place = f"{parts.scheme}://{address}{parts.path.rstrip('/')}"
+    return f"{place} of {socket.gethostname()}" if is_local else place
 
 
 def coarsest(dtypes: Iterable[str]) -> str:

@@ -70,3 +70,14 @@ async def test_loopback_is_another_server_on_every_machine(fake: FakeVllm) -> No
     assert place_of("http://gpu-7:8000") == "http://gpu-7:8000"
     assert socket.gethostname() in place_of("http://[::1]:8000")
     assert socket.gethostname() in place_of("http://127.0.0.2:8000")
+
+
+def test_a_server_is_one_place_however_its_url_is_written() -> None:
+    """Else two ranks that write it differently would both bring it weights, at the same time."""
+    names = ["localhost:8000", "127.0.0.1:8000", "LocalHost:8000/", "[::1]:8000"]
+
+    assert len({place_of(f"http://{name}") for name in names}) == 1
+    assert place_of("http://GPU-7/") == place_of("HTTP://gpu-7:80")
+    assert place_of("https://gpu-7") == place_of("https://gpu-7:443/")
+    apart = ["http://gpu-7", "https://gpu-7", "http://gpu-7:81", "http://gpu-7/a", "http://gpu-8"]
+    assert len(set(map(place_of, apart))) == len(apart)
