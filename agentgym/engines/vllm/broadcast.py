@@ -1,6 +1,7 @@
 """The trainer's end of a line: every bucket to all workers of all servers, over gloo or NCCL."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -92,7 +93,7 @@ class BroadcastSender:
     def _broadcast(self, bucket: Bucket, entries: list[Entry], num_bytes: int) -> None:
         import torch
 
-        device = _gpu_of(bucket) if self._carrier.on_gpu else torch.device("cpu")
+        device = gpu_of(bucket) if self._carrier.on_gpu else torch.device("cpu")
         buffer = torch.empty(num_bytes, dtype=torch.uint8, device=device)
         fill(buffer, bucket, entries)
         self._line.broadcast(buffer)
@@ -113,9 +114,13 @@ async def both(told: "asyncio.Future[None]", sent: "asyncio.Future[None]") -> No
         sent.cancel()
 
 
-def _gpu_of(bucket: Bucket) -> "torch.device":
-    """Where its tensors are, or this thread's GPU for those in the host's memory."""
+def gpu_of(bucket: Bucket) -> "torch.device":
+    """Where its tensors are, or this process' GPU for those in the host's memory.
+
+    Which one that is only the main thread could ask CUDA; it is the one that Accelerate gives it.
+    """
     import torch
 
     devices = (tensor.device for tensor in bucket.values() if tensor.is_cuda)
-    return next(devices, torch.device("cuda", torch.cuda.current_device()))
+    rank = max(int(os.environ.get("LOCAL_RANK", "0")), 0)
+    return next(devices, None) or torch.device("cuda", rank % torch.cuda.device_count())

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vllm_kit import tiny_model
 
-from agentgym.engines.vllm.broadcast import BroadcastSender
+from agentgym.engines.vllm.broadcast import BroadcastSender, gpu_of
 from agentgym.engines.vllm.buffers import fill, lay_out, views
 from agentgym.engines.vllm.checkpoint import read_specs
 from agentgym.engines.vllm.gloo import GlooCarrier
@@ -280,6 +280,20 @@ def test_nccl_without_a_gpu_is_refused_in_one_line() -> None:
         NcclCarrier().join(None, Seat(host="127.0.0.1", rank=0, world_size=2, timeout_s=1))
 
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_in_the_hosts_memory_is_sent_from_the_ranks_own_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Threads begin with the first one, which two members of a line cannot share."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    gpus = []
+    for rank in ("0", "3", "6", "-1"):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        gpus.append(gpu_of({"a": torch.zeros(1)}).index)
+
+    assert gpus == [0, 3, 2, 0]
 
 
 def test_servers_of_this_machine_are_told_loopback() -> None:
