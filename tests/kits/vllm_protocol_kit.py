@@ -57,6 +57,7 @@ class FakeVllm:
     backend: str | None = "agentgym_shm"
     model: str = "policy"
     dtype: str = "float32"
+    context: int = 64
     logprobs_mode: str = "processed_logprobs"
     key: str | None = None
     token_s: float = 0.0
@@ -144,7 +145,7 @@ class FakeVllm:
         return web.Response()
 
     def _said(self, path: str) -> Any:
-        cards = [{"id": self.model, "root": "/m", "parent": None, "max_model_len": 64}]
+        cards = [{"id": self.model, "root": "/m", "parent": None, "max_model_len": self.context}]
         cards += [
             {"id": name, "root": root, "parent": self.model, "max_model_len": None}
             for name, root in self.adapters.items()

@@ -62,6 +62,21 @@ async def look(client: JsonClient, model: str | None, deadlines: Deadlines) -> F
     )
 
 
+def refuse_other(client: JsonClient, before: Facts, now: Facts) -> None:
+    """Raise a `ConfigError` if a server that was started anew cannot stand in for what it was."""
+    room = min(before.max_model_len, now.max_model_len)
+    pairs = {
+        "model": (before.model, now.model),
+        "dtype": (before.dtype, now.dtype),
+        "context": (before.max_model_len, room),
+    }
+    changes = [f"{name} {new} instead of {old}" for name, (old, new) in pairs.items() if new != old]
+    if changes:
+        raise ConfigError(
+            f"{client.url} was started anew with {', '.join(changes)}: start it as it was"
+        )
+
+
 async def until_alive(client: JsonClient, timeout_s: float) -> None:
     """Wait until the server is there and does not say that it is broken.
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from agentgym.engines.http import FailedCallError
 from agentgym.engines.vllm.fleet import Server, on_all, outcomes
-from agentgym.engines.vllm.health import HOW_TO_START
+from agentgym.engines.vllm.health import HOW_TO_START, look, refuse_other
 from agentgym.engines.vllm.policy import Policy
 from agentgym.engines.vllm.ports import address_towards
 from agentgym.engines.vllm.refusals import REFUSED
@@ -120,6 +120,7 @@ class Updater:
         """A transfer that every server has joined; anew if one of them is not what it was.
 
         Raises:
+            ConfigError: a server was started anew as another one.
             EngineError: a server is not there, or the label `new` stands for other weights there.
         """
         labels = await on_all(self._servers, lambda server: server.presence.returned())
@@ -132,6 +133,7 @@ class Updater:
         if self._sender is not None and set(labels) == {self._policy.label}:
             return self._sender
         self.close()
+        await on_all(self._servers, self._look_again)
         self._sender = sender = await self._new_sender()
         await on_all(
             self._servers,
@@ -143,6 +145,13 @@ class Updater:
             ),
         )
         return sender
+
+    async def _look_again(self, server: Server) -> None:
+        """It may have been started anew, and otherwise."""
+        facts = await look(server.client, self._settings.model, self._deadlines)
+        if server.facts is not None:
+            refuse_other(server.client, server.facts, facts)
+        server.facts = facts
 
     async def _new_sender(self) -> Sender:
         """Of the one kind that all servers take.

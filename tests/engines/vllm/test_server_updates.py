@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from vllm_protocol_kit import (
@@ -203,6 +204,29 @@ async def test_a_restarted_server_is_brought_up_to_date() -> None:
 
     assert answer.policy_version == 2
     assert server.num("/init_weight_transfer_engine") == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dtype": "bfloat16"}, "anew with dtype bfloat16 instead of float32"),
+        ({"model": "other"}, "anew with model other instead of policy"),
+        ({"context": 32}, "anew with context 32 instead of 64"),
+        ({"backend": None}, "do not all take weights in one way"),
+    ],
+)
+async def test_a_server_that_was_started_anew_otherwise_is_looked_at_again(
+    fake: FakeVllm, change: dict[str, Any], message: str
+) -> None:
+    """What was read from the one before it says nothing about this one."""
+    async with engine_over(fake) as engine:
+        await engine.update_weights(TestWeights(1))
+        for name, value in ({"label": "default"} | change).items():
+            setattr(fake, name, value)
+        with pytest.raises(ConfigError, match=message):
+            await engine.update_weights(TestWeights(2))
+
+    assert fake.label == "default"
 
 
 async def test_waiting_for_weights_is_not_the_turns_fault(fake: FakeVllm) -> None:
