@@ -136,7 +136,7 @@ class Turns:
                 raise
         label = await label_of(server.client, self._deadlines.hung_s)
         if label != self._policy.label:
-            raise _StaleError(self._other_weights(server, label))
+            raise self._stale(server, label)
         if not await self._adapters.restore(server, adapter):
             raise EngineError(f"{server.url} has lost the adapter {adapter}: it was restarted")
         return await server.client.post_once(_GENERATE, body)

@@ -304,6 +304,17 @@ async def test_an_adapter_that_a_server_refuses_changes_nothing() -> None:
     assert adapters == [{f"agentgym-{engine.run}-1"}] * 2
 
 
+async def test_a_server_that_lost_what_its_adapter_is_for_is_told_at_once(fake: FakeVllm) -> None:
+    """It was restarted: turns need not find that out one by one, each after a minute."""
+    async with engine_over(fake, deadlines=replace(SHORT, gone_s=30)) as engine:
+        await engine.update_weights(TestWeights(1))
+        await engine.update_weights(TestWeights(2, kind="lora", lora_config=LORA))
+        fake.adapters.clear()
+        fake.label = "default"
+        with pytest.raises(WeightsLostError, match="'default' instead of '1'"):
+            await asyncio.wait_for(ask(engine), 5)
+
+
 async def test_a_server_that_lost_its_adapter_gets_it_again(fake: FakeVllm) -> None:
     async with engine_over(fake) as engine:
         await engine.update_weights(TestWeights(1, kind="lora", lora_config=LORA))
