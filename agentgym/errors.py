@@ -40,7 +40,11 @@ class MissingExtraError(UsageError, ImportError):
     """An optional dependency is needed for the requested feature."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs the extra {extra!r}: pip install 'agentgym-rl[{extra}]'")
+        where = "; for CPUs: make vllm-env" if extra == "vllm" else ""
+        super().__init__(
+            f"{feature} needs the extra {extra!r}: pip install 'agentgym-rl[{extra}]' (in a clone, "
+            f"pip install -e '.[{extra}]'{where})"
+        )
 
 
 class EpisodeError(AgentGymError):

@@ -1,5 +1,6 @@
 """A turn that must have a form: the env asks for JSON, and every sampled token keeps to it.
 
+    pip install -e '.[structured]'
     python examples/08_structured_outputs.py
 
 The embedded policy has never seen JSON. Its first turn is free and trained; the second is

@@ -192,8 +192,9 @@ def test_a_second_interrupt_ends_the_run_at_once(tmp_path: Path):
     time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)
     began = time.monotonic()
-    code, _, err = finish(process)
+    code, out, err = finish(process)
 
     assert (code, err) == (130, "")
+    assert "no step was kept: begin a new run" in out
     assert time.monotonic() - began < 60
     assert summary(tmp_path)["interrupted"] is True

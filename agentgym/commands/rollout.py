@@ -23,6 +23,7 @@ from agentgym.commands.sections import EnvSection, ModelSection, PluginSection, 
 from agentgym.config import Config
 from agentgym.display import print_trajectories
 from agentgym.engines.base import Engine
+from agentgym.engines.weights import OnServers
 from agentgym.errors import ConfigError, OutageError
 from agentgym.rollout import Player, SamplingDefaults
 from agentgym.rollout.game import Game, game_of
@@ -129,6 +130,7 @@ def rollout(settings: RolloutConfig) -> int:
     decode = language.renderer.decode
     print_trajectories(console, results.first, decode, show=settings.show, tally=tally)
     _say_what_was_asked(console, cast.engine)
+    _say_whose_weights(console, cast.engine)
     if settings.out is not None:
         line = f"\n{missing} trajectories added to {settings.out}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -162,6 +164,16 @@ def _say_what_was_asked(console: Console, engine: Engine) -> None:
         line = (
             f"\nthe endpoint answered {usage.requests} requests: {usage.prompt_tokens} prompt "
             f"tokens, {usage.completion_tokens} completion tokens by its count"
+        )
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _say_whose_weights(console: Console, engine: Engine) -> None:
+    """Servers keep what the last training run gave them."""
+    if isinstance(engine, OnServers) and engine.policy_version:
+        line = (
+            f"\nsampled with weights of version {engine.policy_version}, which a training run has "
+            "left on the server: start it again for those of its model"
         )
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 

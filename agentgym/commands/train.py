@@ -201,9 +201,16 @@ def _print_outcome(console: Console, folder: RunFolder) -> None:
             "gradient; look at `agentgym rollout` with the same env and model"
         )
     if summary["interrupted"]:
-        command = "agentgym train --resume --run-dir"
-        lines.append(f"go on with: {command} {shlex.quote(str(folder.path))}")
+        lines.append(_how_to_go_on(folder))
     console.print(*lines, sep="\n", highlight=False, soft_wrap=True)
+
+
+def _how_to_go_on(folder: RunFolder) -> str:
+    try:
+        folder.newest_checkpoint()
+    except ConfigError:
+        return "no step was kept: begin a new run"
+    return f"go on with: agentgym train --resume --run-dir {shlex.quote(str(folder.path))}"
 
 
 def _every_turn_was_constrained(folder: RunFolder) -> bool:

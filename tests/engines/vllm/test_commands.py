@@ -49,11 +49,15 @@ def check_run(run: Path) -> None:
         assert row["grad_norm"] > 0
 
 
-def test_a_server_plays_the_calculator(server: list[str], tmp_path: Path) -> None:
+def test_a_server_plays_the_calculator(
+    server: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As the engine over the model itself does, greedily and to the token."""
     plays = ["rollout", "--env", "calculator", "--n", "8", "--temperature", "0", "--show", "0"]
     for name, engine in {"server": server, "model": []}.items():
         assert main([*plays, *engine, "--out", str(tmp_path / name)]) == 0
+        left = "which a training run has left on the server" in capsys.readouterr().out
+        assert left is (name == "server")
 
     served, own = ({o.request_id: o for o in read_jsonl(tmp_path / n)} for n in ("server", "model"))
     assert len(served) == 8
