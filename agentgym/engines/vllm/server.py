@@ -191,7 +191,7 @@ class VllmServerEngine:
         self._is_closed = True
         for server in self._servers:
             server.watch.end(EngineError("the engine was closed"))
-        self._updater.close()
+        await self._updater.aclose()
         await self._adapters.aclose()
         for server in self._servers:
             await server.client.aclose()

@@ -58,7 +58,7 @@ class Updater:
         try:
             await self._push(weights)
         except BaseException:
-            self.close()
+            await self.aclose()
             await self._resume()
             raise
         else:
@@ -67,11 +67,11 @@ class Updater:
             for server in self._servers:
                 server.watch.resume()
 
-    def close(self) -> None:
-        """Free what the transfer holds."""
+    async def aclose(self) -> None:
+        """Free what the transfer holds, which may take seconds if a worker hangs."""
         sender, self._sender = self._sender, None
         if sender is not None:
-            sender.close()
+            await Worker().run_last(sender.close)
 
     async def _push(self, weights: Weights) -> None:
         try:
@@ -132,7 +132,7 @@ class Updater:
             )
         if self._sender is not None and set(labels) == {self._policy.label}:
             return self._sender
-        self.close()
+        await self.aclose()
         await on_all(self._servers, self._look_again)
         self._sender = sender = await self._new_sender()
         await on_all(

@@ -22,6 +22,8 @@ from vllm_protocol_kit import (
     two_servers,
 )
 
+from agentgym.engines.vllm import updating
+from agentgym.engines.vllm.shm import ShmSender
 from agentgym.engines.weights import WeightsLostError
 from agentgym.errors import ConfigError, EngineError
 
@@ -179,6 +181,39 @@ async def test_a_cancelled_update_leaves_every_server_going(fake: FakeVllm) -> N
         assert not fake.is_paused
         assert await ask(engine) == first
         gathered.set()
+
+
+class LingeringSender(ShmSender):
+    """Like one over a network whose workers hang."""
+
+    def close(self) -> None:
+        time.sleep(1)
+        super().close()
+
+
+async def test_a_transfer_that_is_slow_to_end_holds_nothing_else_up(
+    fake: FakeVllm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither after a failed update nor when the engine is closed."""
+    monkeypatch.setattr(updating, "sender_for", lambda *_, **__: LingeringSender())
+    fake.faults[UPDATE].append(status(500, "boom"))
+    gaps = []
+
+    async def tick() -> None:
+        while True:
+            started = time.monotonic()
+            await asyncio.sleep(0.01)
+            gaps.append(time.monotonic() - started)
+
+    async with engine_over(fake) as engine:
+        await engine.connect()
+        ticking = asyncio.create_task(tick())
+        with pytest.raises(EngineError, match="boom"):
+            await engine.update_weights(TestWeights(1))
+        await engine.update_weights(TestWeights(2))
+    ticking.cancel()
+
+    assert max(gaps) < 0.8
 
 
 async def test_the_trainers_own_errors_pass(fake: FakeVllm) -> None:
