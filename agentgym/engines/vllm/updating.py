@@ -58,8 +58,10 @@ class Updater:
         try:
             await self._push(weights)
         except BaseException:
-            await self.aclose()
-            await self._resume()
+            try:
+                await self.aclose()
+            finally:
+                await self._resume()
             raise
         else:
             self._refuse_deaf(await self._resume())

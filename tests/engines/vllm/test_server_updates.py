@@ -216,6 +216,25 @@ async def test_a_transfer_that_is_slow_to_end_holds_nothing_else_up(
     assert max(gaps) < 0.8
 
 
+async def test_an_update_that_is_cancelled_twice_leaves_the_server_going(
+    fake: FakeVllm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time while the transfer is ended."""
+    monkeypatch.setattr(updating, "sender_for", lambda *_, **__: LingeringSender())
+    gathered = threading.Event()
+    async with engine_over(fake) as engine:
+        weights = TestWeights(1, before_second=lambda: gathered.wait(5))
+        update = asyncio.create_task(engine.update_weights(weights))
+        for _ in range(2):
+            await asyncio.sleep(0.5)
+            assert fake.is_paused
+            update.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await update
+        assert not fake.is_paused
+        gathered.set()
+
+
 async def test_the_trainers_own_errors_pass(fake: FakeVllm) -> None:
     def fail() -> None:
         raise ConfigError("lm_head.weight is not finite")
