@@ -2,9 +2,9 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from agentgym.deadlines import together
@@ -66,6 +66,25 @@ async def outcomes(
     """Results, or what was raised, by server."""
     running = [_on_one(server, action) for server in servers]
     return await asyncio.gather(*running, return_exceptions=True)
+
+
+async def while_there(servers: Sequence[Server], work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which may keep servers busy for long.
+
+    Raises:
+        UnreachableError: one was silent for too long meanwhile.
+    """
+    task = asyncio.ensure_future(work)
+    watches = [asyncio.ensure_future(server.presence.until_gone()) for server in servers]
+    try:
+        done, _ = await asyncio.wait([task, *watches], return_when=asyncio.FIRST_COMPLETED)
+        if task not in done:
+            await done.pop()
+        return await task
+    finally:
+        for each in (task, *watches):
+            each.cancel()
+        await asyncio.gather(task, *watches, return_exceptions=True)
 
 
 async def _on_one(server: Server, action: Callable[[Server], Awaitable[T]]) -> T:

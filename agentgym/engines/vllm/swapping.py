@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.engines.http import FailedCallError, UnreachableError
-from agentgym.engines.vllm.fleet import Server, outcomes
+from agentgym.engines.vllm.fleet import Server, outcomes, while_there
 from agentgym.engines.vllm.health import label_of
 from agentgym.engines.vllm.refusals import REFUSED
 from agentgym.errors import EngineError
@@ -62,9 +62,8 @@ class Swap:
 
     async def _finish(self, server: Server) -> Any:
         body = {"weight_version": self.label}
-        return await server.client.call(
-            "POST", "/finish_weight_update", body, timeout_s=self.timeout_s
-        )
+        call = server.client.call("POST", "/finish_weight_update", body, timeout_s=self.timeout_s)
+        return await while_there([server], call)
 
     async def _is_new(self, server: Server, end: object) -> bool | None:
         """Whether the server has the new weights; `None` if that cannot be told."""

@@ -8,11 +8,11 @@ update has come through. Whatever happens, every server is told to go on.
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from agentgym.engines.http import FailedCallError
-from agentgym.engines.vllm.fleet import Server, on_all, outcomes
+from agentgym.engines.vllm.fleet import Server, on_all, outcomes, while_there
 from agentgym.engines.vllm.health import HOW_TO_START, look, refuse_other
 from agentgym.engines.vllm.policy import Policy
 from agentgym.engines.vllm.ports import address_towards
@@ -78,7 +78,7 @@ class Updater:
     async def _push(self, weights: Weights) -> None:
         try:
             async with asyncio.timeout(self._left_s):
-                await self._watched(self._stage(weights))
+                await while_there(self._servers, self._stage(weights))
         except TimeoutError as error:
             limit = f"{self._deadlines.update_s:g} s"
             raise self._unchanged(f"not all there within {limit}") from error
@@ -87,18 +87,6 @@ class Updater:
         except EngineError as error:
             raise self._unchanged(str(error)) from error
         await self._commit(str(weights.version), weights.version)
-
-    async def _watched(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it, as long as all servers are there."""
-        task = asyncio.ensure_future(work)
-        watches = [asyncio.ensure_future(s.presence.until_gone()) for s in self._servers]
-        try:
-            done, _ = await asyncio.wait([task, *watches], return_when=asyncio.FIRST_COMPLETED)
-            await (task if task in done else done.pop())
-        finally:
-            for each in (task, *watches):
-                each.cancel()
-            await asyncio.gather(task, *watches, return_exceptions=True)
 
     async def _stage(self, weights: Weights) -> None:
         sender = await self._connected(str(weights.version))

@@ -241,3 +241,29 @@ async def test_an_update_that_takes_long_is_no_outage(
         await engine.update_weights(TestWeights(1, before_second=lambda: time.sleep(1.5)))
 
     assert not caplog.records
+
+
+async def test_a_server_that_goes_silent_in_the_swap_is_given_up(fake: FakeVllm) -> None:
+    async def hang(request: web.Request) -> web.StreamResponse:
+        fake.always["/health"] = silence
+        return await silence(request)
+
+    fake.faults["/finish_weight_update"].append(hang)
+    async with engine_over(fake, deadlines=replace(SHORT, gone_s=1, update_s=30)) as engine:
+        started = time.monotonic()
+        with pytest.raises(EngineError, match=r"was not there within 1 s.*not known at"):
+            await engine.update_weights(TestWeights(1))
+
+    assert time.monotonic() - started < 10
+
+
+async def test_a_swap_that_takes_long_is_waited_for(fake: FakeVllm) -> None:
+    """The server says that it is well."""
+
+    async def late(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(2)
+        return web.json_response({})
+
+    fake.after_swap = late
+    async with engine_over(fake, deadlines=replace(SHORT, gone_s=0.8)) as engine:
+        assert await engine.update_weights(TestWeights(1)) == 1
