@@ -7,7 +7,7 @@ only to name the file or the flag in an error.
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -48,6 +48,12 @@ class Config(BaseModel):
     def beneath(cls, given: Mapping[str, Any]) -> list[Path]:  # noqa: ARG003 (for subclasses)
         """Config files that lie under what files and flags have `given`."""
         return []
+
+    @classmethod
+    def replaced_by(cls, given: Mapping[str, Any]) -> Iterable[str]:
+        """Fields that lose what lies beneath one layer of settings, `given`."""
+        is_rival = any(given.get(name) is not None for name in cls.rivals)
+        return cls.rivals if is_rival else ()
 
 
 C = TypeVar("C", bound=Config)
@@ -180,9 +186,9 @@ def validate(config_class: type[C], layers: Mapping[str, Mapping[str, Any]]) -> 
 def _merged(config_class: type[Config], layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for values in layers.values():
-        if any(values.get(name) is not None for name in config_class.rivals):
-            merged |= dict.fromkeys(config_class.rivals)
-        merged |= values
+        replaced = config_class.replaced_by(values)
+        kept = {name: value for name, value in merged.items() if name not in replaced}
+        merged = {**kept, **values}
     return merged
 
 

@@ -8,7 +8,7 @@ as the text that was typed. Of the libraries that derive flags from pydantic mod
 import argparse
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, NoReturn, Union, get_args, get_origin
@@ -50,8 +50,9 @@ def parse_flags(config_class: type[Config], argv: Sequence[str], *, prog: str) -
     if unknown:
         flag = unknown[0].split("=")[0]
         elsewhere = config_class.elsewhere.get(flag)
-        hint = _near_flag(flag, fields) if elsewhere is None else f": {elsewhere}"
-        raise ConfigError(f"unknown flag {flag!r}{hint}")
+        known = [flag_of(name) for name in fields if name != config_class.passed_on]
+        hint = _near_flag(flag, known) if elsewhere is None else f": {elsewhere}"
+        raise ConfigError(f"unknown flag {flag!r}{_after_dashes(config_class)}{hint}")
     typed = vars(namespace)
     files = [Path(file) for file in typed.pop("files", [])]
     values = {name: _decode(name, raw, fields[name]) for name, raw in typed.items()}
@@ -172,7 +173,15 @@ def _kebab(argument: str) -> str:
     return re.sub("[._]", "-", flag) + equals + value if is_flag else argument
 
 
-def _near_flag(flag: str, fields: Mapping[str, FieldInfo]) -> str:
+def _after_dashes(config_class: type[Config]) -> str:
+    field = config_class.passed_on
+    if field is None:
+        return ""
+    what = (config_class.model_fields[field].description or field).rstrip(".")
+    return f"; {what[0].lower()}{what[1:]} come after `--`"
+
+
+def _near_flag(flag: str, known: Sequence[str]) -> str:
     if not flag.startswith("-"):
         return "; settings are given as --name value, or in a .yaml file"
-    return did_you_mean(flag, [flag_of(name) for name in fields])
+    return did_you_mean(flag, known)

@@ -9,6 +9,10 @@ from agentgym.cli import main
 CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "unknown command": ("trian", ("'trian'", "did you mean 'train'")),
     "unknown flag": ("train --lerning-rate 1", ("--lerning-rate", "--learning-rate")),
+    "flag of vLLM's": (
+        "serve --tensor-parallel-size 2",
+        ("'--tensor-parallel-size'; arguments of vLLM's server come after `--`",),
+    ),
     "unknown env": ("{command} --env calculatr", ("'calculatr'", "'calculator'")),
     "unknown key": ("{command} run.yaml", ("run.yaml", "'evn'", "'env'")),
     "no such file": ("{command} nope.yaml", ("nope.yaml", "No such file")),
@@ -74,6 +78,10 @@ NEEDS_TRAINER: dict[str, tuple[str, tuple[str, ...]]] = {
     "clipping that is no number": ("train --trainer-args {{epsilon:~.nan}}", ("epsilon=nan",)),
     "unknown loss": ("train --loss-type gpro", ("'gpro'", "'grpo'")),
     "unknown estimator": ("train --advantage-estimator gpro", ("'gpro'", "'grpo'")),
+    "tracker that is not there": (
+        "train --trainer-args {{report_to:~dvclive}}",
+        ("report_to=['dvclive']", "pip install dvclive"),
+    ),
     "unknown trainer": ("train --trainer gpro", ("'gpro'", "'grpo'")),
     "unknown reward function": ("train --rewards nope", ("'nope'",)),
 }

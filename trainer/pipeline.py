@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from transformers import PreTrainedTokenizerBase, TrainerCallback
+from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from agentgym.config import refuse_unknown
 from agentgym.engines.base import Engine
@@ -54,11 +55,24 @@ def make_args(values: Mapping[str, Any]) -> AgentGRPOConfig:
     types = get_type_hints(AgentGRPOConfig)
     typed = {name: _typed(name, value, types[name]) for name, value in values.items()}
     try:
-        return AgentGRPOConfig(**typed)
+        args = AgentGRPOConfig(**typed)
     except UsageError:
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"trainer settings: {_one_line(error)}") from error
+    _refuse_missing_reporters(args)
+    return args
+
+
+def _refuse_missing_reporters(args: AgentGRPOConfig) -> None:
+    """Hugging Face's trainer makes them after the model is loaded, and they say what is missing."""
+    classes_of: Any = get_reporting_integration_callbacks
+    try:
+        for make_callback in classes_of(args.report_to):
+            make_callback()
+    except (ImportError, RuntimeError, ValueError) as error:
+        message = f"trainer settings: report_to={args.report_to}: {_one_line(error)}"
+        raise ConfigError(message) from error
 
 
 def _typed(name: str, value: Any, annotation: Any) -> Any:

@@ -1,6 +1,7 @@
 """Settings that say what samples from the policy: this process's own model, or vLLM."""
 
-from typing import TYPE_CHECKING, Literal, Self
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -23,6 +24,8 @@ _TURN_S = 300.0
 _EPISODE_S = 600.0
 """Longest trajectory with such turns, as the trainer has it."""
 _IN_PROCESS = ("gpu_memory_utilization", "kv_cache_gb", "max_context")
+_OWNERS = dict.fromkeys(_OF_SERVERS, "vllm-server") | dict.fromkeys(_IN_PROCESS, "vllm")
+"""The engine of a setting that is for one alone."""
 
 
 class EngineSection(Config):
@@ -86,11 +89,24 @@ class EngineSection(Config):
             raise ValueError(OF_ENDPOINTS)
         return value
 
+    @classmethod
+    def replaced_by(cls, given: Mapping[str, Any]) -> Iterable[str]:
+        """Who chooses an engine wants no settings of another one from beneath."""
+        engine = given.get("engine") or ("vllm-server" if given.get("server_url") else None)
+        others = [name for name, owner in _OWNERS.items() if engine and owner != engine]
+        return {*super().replaced_by(given), *others, *(["engine"] if engine else [])}
+
+    @model_validator(mode="after")
+    def _address_alone(self) -> Self:
+        for url in self.server_url:
+            if url.rstrip("/").endswith("/v1"):
+                raise ValueError(f"{flag_of('server_url')} {url}: give the address without /v1")
+        return self
+
     @model_validator(mode="after")
     def _one_engine(self) -> Self:
         """Each setting belongs to one engine."""
-        owners = dict.fromkeys(_OF_SERVERS, "vllm-server") | dict.fromkeys(_IN_PROCESS, "vllm")
-        for name, owner in owners.items():
+        for name, owner in _OWNERS.items():
             value = self.__dict__[name]
             if value != type(self).model_fields[name].default and owner != self.engine_name:
                 shown = " ".join(value) if isinstance(value, tuple) else value

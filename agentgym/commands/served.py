@@ -11,7 +11,7 @@ from agentgym.commands.language import Language
 from agentgym.config import flag_of
 from agentgym.deadlines import together
 from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError
-from agentgym.engines.vllm.health import Facts, look, until_alive
+from agentgym.engines.vllm.health import Facts, OtherKeyError, look, until_alive
 from agentgym.engines.vllm.settings import Deadlines, VllmServers
 from agentgym.errors import ConfigError
 
@@ -67,7 +67,7 @@ async def _check(
     client = JsonClient(url, token=token, patience=servers.patience)
     try:
         await _wait(client, servers.deadlines, say)
-        facts = await look(client, servers.model, replace(servers.deadlines, connect_s=_CALL_S))
+        facts = await _look(client, servers, has_key=bool(token))
         if servers.model is None:
             _refuse_other_model(url, facts, language)
         await _refuse_other_tokens(client, facts, language)
@@ -84,7 +84,20 @@ async def _wait(client: JsonClient, deadlines: Deadlines, say: Say) -> None:
         if deadlines.connect_s <= at_once_s:
             raise
         say(f"waiting up to {deadlines.connect_s:g} s for a server at {client.url}")
-        await until_alive(client, deadlines.connect_s - at_once_s)
+        await until_alive(client, deadlines.connect_s - at_once_s, waited_s=at_once_s)
+
+
+async def _look(client: JsonClient, servers: VllmServers, *, has_key: bool) -> Facts:
+    deadlines = replace(servers.deadlines, connect_s=_CALL_S)
+    try:
+        return await look(client, servers.model, deadlines)
+    except OtherKeyError as error:
+        variable, flag = servers.key_variable, flag_of("server_key_variable")
+        if has_key:
+            raise ConfigError(f"{error} than that of {variable}") from error
+        raise ConfigError(
+            f"{client.url} wants an API key: set {variable}, or name another variable with {flag}"
+        ) from error
 
 
 def _refuse_other_model(url: str, facts: Facts, language: Language) -> None:

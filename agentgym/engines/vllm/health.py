@@ -20,6 +20,10 @@ _BROKEN = 500
 HOW_TO_START = "start it with `agentgym serve`"
 
 
+class OtherKeyError(ConfigError):
+    """The server wants an API key, and not the one that was sent, if any."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What a server says about itself."""
@@ -40,6 +44,7 @@ async def look(client: JsonClient, model: str | None, deadlines: Deadlines) -> F
     """Wait for a server, and hold it against what an engine needs.
 
     Raises:
+        OtherKeyError: it does not let us in.
         ConfigError: it serves another model, or was started without what is needed.
         EngineError: it did not answer in time.
     """
@@ -77,8 +82,13 @@ def refuse_other(client: JsonClient, before: Facts, now: Facts) -> None:
         )
 
 
-async def until_alive(client: JsonClient, timeout_s: float) -> None:
+async def until_alive(client: JsonClient, timeout_s: float, *, waited_s: float = 0.0) -> None:
     """Wait until the server is there and does not say that it is broken.
+
+    Args:
+        client: of the server.
+        timeout_s: from now on.
+        waited_s: how long it was waited for before, for the error alone.
 
     Raises:
         UnreachableError: it did not in time.
@@ -91,7 +101,7 @@ async def until_alive(client: JsonClient, timeout_s: float) -> None:
             if error.status >= _BROKEN:
                 raise
 
-    await _until(client, ask, timeout_s)
+    await _until(client, ask, timeout_s, waited_s=waited_s)
 
 
 async def until_answering(client: JsonClient, timeout_s: float) -> str:
@@ -109,7 +119,13 @@ async def until_answering(client: JsonClient, timeout_s: float) -> str:
     return await _until(client, ask, timeout_s)
 
 
-async def _until(client: JsonClient, ask: Callable[[float], Awaitable[T]], timeout_s: float) -> T:
+async def _until(
+    client: JsonClient,
+    ask: Callable[[float], Awaitable[T]],
+    timeout_s: float,
+    *,
+    waited_s: float = 0.0,
+) -> T:
     """What `ask` gives, once it does; asked at least once, with the seconds that it may take."""
     ends = time.monotonic() + timeout_s
     while True:
@@ -124,7 +140,7 @@ async def _until(client: JsonClient, ask: Callable[[float], Awaitable[T]], timeo
             failure = error
         if time.monotonic() + _BETWEEN_S > ends:
             raise UnreachableError(
-                f"{client.url} was not there within {timeout_s:g} s: {failure}"
+                f"{client.url} was not there within {waited_s + timeout_s:g} s: {failure}"
             ) from failure
         await asyncio.sleep(_BETWEEN_S)
 
@@ -143,13 +159,14 @@ async def _told(client: JsonClient, method: str, path: str, body: Any = None) ->
     """What the server answers, once it is up.
 
     Raises:
-        ConfigError: it has no such endpoint, or does not let us in.
+        OtherKeyError: it does not let us in.
+        ConfigError: it has no such endpoint.
     """
     try:
         return await client.call(method, path, body, timeout_s=_PER_CALL_S)
     except FailedCallError as error:
         if error.status == 401:
-            raise ConfigError(f"{client.url} wants another API key") from error
+            raise OtherKeyError(f"{client.url} wants another API key") from error
         if error.status in (403, 404):
             message = f"{client.url} has no {path.split('?')[0]}: {HOW_TO_START}"
             raise ConfigError(message) from error

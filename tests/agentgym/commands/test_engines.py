@@ -12,7 +12,7 @@ from agentgym.commands.recipes import trainer_settings
 from agentgym.commands.rollout import RolloutConfig
 from agentgym.commands.served import servers_of
 from agentgym.commands.train_config import TrainConfig
-from agentgym.config import ConfigError, load
+from agentgym.config import load
 from agentgym.rollout.background import LoopThread
 from agentgym.trainer.tiny_policy import PATH as TINY_POLICY
 
@@ -63,6 +63,7 @@ def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--max-context 64", "--max-context 64 is for --engine vllm, and this is --engine transf"),
         ("--engine other", "--engine other: should be 'transformers', 'vllm' or 'vllm-server'"),
         ("--engine openai:http://x/v1#m", "it plays in `agentgym rollout --policy openai:URL#MOD"),
+        ("--server-url http://x:1/v1", "--server-url http://x:1/v1: give the address without /v1"),
         ("--server-url nowhere", "'nowhere' must begin with http://"),
         ("--server-url http://x:1 http://x:1", "need one or more servers, each once"),
         ("--server-url http://x:1 --server-key-variable NO_KEY_HERE", "NO_KEY_HERE: it is not set"),
@@ -115,7 +116,7 @@ def test_a_server_of_something_else_is_refused(
     [
         ("/tokenize", other_tokens, "whose tokens are not those of"),
         ("/weight_info", status(404), "has no /weight_info: start it with `agentgym serve`"),
-        ("/v1/models", status(401), "wants another API key"),
+        ("/v1/models", status(401), "wants an API key: set VLLM_API_KEY, or name another var"),
     ],
 )
 def test_a_server_that_was_not_started_for_this_is_refused(
@@ -125,7 +126,9 @@ def test_a_server_that_was_not_started_for_this_is_refused(
     fault: Callable[..., object],
     needle: str,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
     fake = FakeVllm(model=str(TINY_POLICY))
     fake.faults[path].append(fault)
     line = refusal([*command, "--server-url", serve(fake)], capsys)
@@ -170,8 +173,27 @@ def test_a_run_that_goes_on_may_find_its_server_elsewhere(tmp_path: Path) -> Non
 
     assert load(TrainConfig, flags).server_urls == ("http://a:1",)
     assert load(TrainConfig, [*flags, "--server-url", "http://b:2"]).server_urls == ("http://b:2",)
-    with pytest.raises(ConfigError, match=r"--server-url http://a:1 is for --engine vllm-server"):
-        load(TrainConfig, [*flags, "--engine", "transformers"])
+
+
+@pytest.mark.parametrize(
+    ("saved", "flags", "name"),
+    [
+        ("vllm-server\nserver_url: [http://a:1]\nserver_timeout: 5", "--engine vllm", "vllm"),
+        ("vllm\nkv_cache_gb: 2", "--engine transformers", "transformers"),
+        ("vllm\nkv_cache_gb: 2", "--server-url http://a:1", "vllm-server"),
+    ],
+)
+def test_a_run_that_goes_on_may_have_another_engine(
+    saved: str, flags: str, name: str, tmp_path: Path
+) -> None:
+    """What the run's config says of the old one was not given by whoever chooses a new one."""
+    (tmp_path / "config.yaml").write_text(f"engine: {saved}\n")
+
+    settings = load(TrainConfig, ["--resume", "--run-dir", str(tmp_path), *flags.split()])
+
+    assert settings.engine_name == name
+    assert ("http://a:1" in settings.server_urls) is (name == "vllm-server")
+    assert (settings.kv_cache_gb, settings.server_timeout) == (None, 60)
 
 
 def test_a_policy_of_another_kind_has_no_engine(capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,6 +105,17 @@ async def test_people_are_told_of_a_server_that_takes_long(
     assert said == [f"waiting up to 5 s for a server at {fake.url}"]
 
 
+async def test_the_time_that_was_given_is_the_time_that_is_told(
+    language: Language, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it is waited for in two parts."""
+    monkeypatch.setattr("agentgym.commands.served._AT_ONCE_S", 0.3)
+    fake = FakeVllm(model=str(PATH), always={"/health": status(503)})
+
+    with pytest.raises(EngineError, match=r"was not there within 0\.7 s"):
+        await said_of(fake, language=language, wait_s=0.7)
+
+
 async def test_one_of_two_that_is_not_there_is_named_within_the_time(language: Language) -> None:
     fakes = FakeVllm(model=str(PATH)), FakeVllm(model=str(PATH))
     fakes[1].always["/health"] = status(503)
@@ -125,7 +136,10 @@ async def test_the_key_is_the_named_variables(
     fake = FakeVllm(model=str(PATH), key="secret")
 
     assert await said_of(fake, language=language, server_key_variable="THEIRS") == []
-    with pytest.raises(ConfigError, match="wants another API key"):
+    with pytest.raises(ConfigError, match="wants an API key: set VLLM_API_KEY, or name another"):
+        await said_of(fake, language=language)
+    monkeypatch.setenv("VLLM_API_KEY", "wrong")
+    with pytest.raises(ConfigError, match="wants another API key than that of VLLM_API_KEY"):
         await said_of(fake, language=language)
     monkeypatch.delenv("THEIRS")
     with pytest.raises(UsageError, match="--server-key-variable THEIRS: it is not set"):

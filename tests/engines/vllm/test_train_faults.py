@@ -195,7 +195,8 @@ def test_a_key_that_is_wrong_is_one_line(
         code = main(["train", "--run-dir", str(tmp_path / "run"), "--server-url", served.url])
         line = capsys.readouterr().err
 
-    assert (code, line) == (2, f"agentgym: {served.url} wants another API key\n")
+    expected = f"agentgym: {served.url} wants another API key than that of VLLM_API_KEY\n"
+    assert (code, line) == (2, expected)
     assert not (tmp_path / "run").exists()
 
 
