@@ -2,92 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from aiohttp import web
+from openai_kit import END, Server, ask, chatted, engine_for, refusing, said, server
 
-from agentgym.constraint import Constraint, ConstraintError
 from agentgym.engines.base import Generation, Sampling, refuse_text_only
 from agentgym.engines.http import Patience, longest_call_s
-from agentgym.engines.openai import Conversation, Endpoint, OpenAIEngine, Usage, Wording
+from agentgym.engines.openai import Usage
 from agentgym.errors import ConfigError, EngineError
 
-END = 0
-Answer = Callable[[int], web.Response | Awaitable[web.Response]]
-
-
-def said(text: str, reason: str | None = "stop", **more: Any) -> web.Response:
-    return web.json_response({"choices": [{"text": text, "finish_reason": reason, **more}]})
-
-
-def chatted(message: dict[str, Any], reason: str = "stop") -> web.Response:
-    return web.json_response({"choices": [{"message": message, "finish_reason": reason}]})
-
-
-@dataclass
-class Server:
-    """A real server on a free port that answers by the number of the request."""
-
-    url: str
-    bodies: list[dict[str, Any]] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
-    keys: list[str | None] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-    answer: Answer = field(default=lambda number: said("hi"))
-
-    async def handle(self, request: web.Request) -> web.Response:
-        number = len(self.bodies)
-        self.bodies.append(await request.json())
-        self.paths.append(request.path)
-        self.keys.append(request.headers.get("Authorization"))
-        self.times.append(time.monotonic())
-        response = self.answer(number)
-        return response if isinstance(response, web.Response) else await response
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    state = Server(url="")
-    app = web.Application()
-    app.router.add_post("/v1/completions", state.handle)
-    app.router.add_post("/v1/chat/completions", state.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    state.url = f"http://{host}:{port}/v1"
-    yield state
-    await runner.cleanup()
-
-
-def engine_for(
-    server: Server,
-    *,
-    conversation: Conversation | None = None,
-    wording: dict[str, bool] | None = None,
-    **patience: Any,
-) -> OpenAIEngine:
-    words = Wording(
-        encode=lambda text: [ord(letter) for letter in text],
-        decode=lambda ids: "".join(map(chr, ids)),
-        stop_token_id=END,
-        **wording or {},
-    )
-    settings = Patience(**{"timeout_s": 5.0, **patience})
-    endpoint = Endpoint(url=server.url, model="m", patience=settings)
-    return OpenAIEngine(endpoint, words, conversation=conversation, max_context=100)
-
-
-async def ask(engine: OpenAIEngine, prompt: str = "2+2", **sampling: Any) -> Generation:
-    settings = Sampling(**{"max_tokens": 20, "seed": 7, **sampling})
-    try:
-        return await engine.generate(tuple(map(ord, prompt)), settings, session="s")
-    finally:
-        await engine.aclose()
+__all__ = ["server"]
 
 
 async def test_the_prompt_is_completed_and_the_answer_is_a_turn(
@@ -314,18 +240,6 @@ async def test_who_must_change_what_is_said(
         await ask(engine_for(server))
 
 
-def refusing(name: str, text: str, server: Server, param: str | None = None) -> Answer:
-    """An endpoint that takes everything but one setting."""
-
-    def answer(number: int) -> web.Response:
-        if name in server.bodies[number]:
-            error = {"message": text, "param": param}
-            return web.json_response({"error": error}, status=400)
-        return said("hi")
-
-    return answer
-
-
 async def test_an_endpoint_without_seeds_is_told_none(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -423,81 +337,3 @@ def test_settings_that_never_ask_are_refused(patience: dict[str, Any]) -> None:
 def test_an_address_without_a_scheme_is_refused() -> None:
     with pytest.raises(ConfigError, match="'localhost:8000/v1' must begin with http"):
         engine_for(Server(url="localhost:8000/v1"))
-
-
-DIGITS = Constraint(regex="[0-9]{2}")
-NUMBER = Constraint(json_schema={"type": "object", "required": ["n"]})
-
-
-@pytest.mark.parametrize(
-    ("constraint", "text", "field"),
-    [
-        (DIGITS, "42", {"structured_outputs": {"regex": "[0-9]{2}"}}),
-        (
-            NUMBER,
-            '{"n": 1}',
-            {
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "turn", "schema": NUMBER.json_schema, "strict": True},
-                }
-            },
-        ),
-    ],
-)
-async def test_a_constraint_is_asked_for(
-    server: Server, constraint: Constraint, text: str, field: dict[str, Any]
-) -> None:
-    server.answer = lambda number: said(text)
-    answer = await ask(engine_for(server), constraint=constraint)
-
-    assert "".join(map(chr, answer.token_ids)) == text + chr(END)
-    assert server.bodies[0].items() >= field.items()
-
-
-@pytest.mark.parametrize(
-    ("constraint", "text"),
-    [(DIGITS, "4"), (DIGITS, "423"), (NUMBER, "n"), (NUMBER, "{}"), (NUMBER, "[" * 99999)],
-)
-async def test_a_constraint_is_never_ignored(
-    server: Server, constraint: Constraint, text: str
-) -> None:
-    """Many servers leave out what they do not know; a turn that is cut is no proof of it."""
-    server.answer = lambda number: said(text, "length" if number else "stop")
-
-    with pytest.raises(EngineError, match="does not enforce constraints") as caught:
-        await ask(engine_for(server), constraint=constraint)
-    assert len(str(caught.value)) < 600
-    assert await ask(engine_for(server), constraint=constraint)
-
-
-@pytest.mark.parametrize(
-    ("constraint", "name"), [(DIGITS, "structured_outputs"), (NUMBER, "response_format")]
-)
-async def test_an_endpoint_that_takes_no_constraint_fails_the_trajectory(
-    server: Server, constraint: Constraint, name: str
-) -> None:
-    """The constraint is the env's."""
-    server.answer = refusing(name, f"Unrecognized request argument supplied: {name}", server)
-
-    with pytest.raises(ConstraintError, match=f"does not take {name}="):
-        await ask(engine_for(server), constraint=constraint)
-
-
-@pytest.mark.parametrize("constraint", [DIGITS, NUMBER])
-async def test_what_a_server_cannot_make_a_grammar_of_is_told_from_other_refusals(
-    server: Server, constraint: Constraint
-) -> None:
-    """vLLM names no setting; and a prompt that is too long is no fault of the constraint."""
-    texts = [
-        "Failed to transform regex into a grammar: Lookahead is not supported yet.",
-        "The provided JSON schema contains features not supported by xgrammar.",
-        "This model's maximum context length is 10 tokens, your prompt contains 11 input tokens",
-    ]
-    for text in texts:
-        error = {"error": {"message": text, "param": None}}
-        server.answer = lambda number, error=error: web.json_response(error, status=400)
-        with pytest.raises(EngineError if "length" in text else ConstraintError) as caught:
-            await ask(engine_for(server), constraint=constraint)
-        assert text in str(caught.value)
-        assert isinstance(caught.value, ConstraintError) == ("length" not in text)
