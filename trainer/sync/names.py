@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from accelerate.utils import extract_model_from_parallel, is_peft_model
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from agentgym.errors import ConfigError
 
@@ -121,8 +120,3 @@ def _saved_name(path: str, model: Any) -> str:
     if is_peft_model(model):
         path = path.replace(f".modules_to_save.{model.active_adapter}.", ".")
     return plain_name(path)
-
-
-def is_sharded(model: nn.Module) -> bool:
-    """Whether a rank holds only part of some tensor."""
-    return any(isinstance(parameter, DTensor) for parameter in model.parameters())

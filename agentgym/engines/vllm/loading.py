@@ -4,14 +4,13 @@ The reload is vLLM's own, layer by layer; what it leaves out on CPU is done here
 that shares the embedding's weights keeps a packed copy of the old ones.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from safetensors import safe_open
-from vllm.config import set_current_vllm_config
 from vllm.model_executor.layers.fused_moe.routed_experts import RoutedExperts
 from vllm.model_executor.layers.vocab_parallel_embedding import (
     UnquantizedEmbeddingMethod,
@@ -92,29 +91,6 @@ def served_model(vllm_config: Any, model: torch.nn.Module) -> ServedModel:
     if model not in _served:
         _served[model] = ServedModel(vllm_config, model)
     return _served[model]
-
-
-def load_weights(worker: Any, named_tensors: Iterable[tuple[str, torch.Tensor]]) -> Loaded:
-    """Give a worker of this process new weights, all of them, by their checkpoint names.
-
-    The caller pauses before and resets caches after. Tensors are referred to, not copied, until the
-    end of the call.
-
-    Args:
-        worker: vLLM's `Worker`, such as `collective_rpc` hands to a function.
-        named_tensors: any order, any device, any floating dtype.
-
-    Raises:
-        WeightsRefusedError: they are not those of the model, or not finite; names them. The worker
-            goes on with what it had.
-    """
-    model = served_model(worker.vllm_config, worker.model_runner.get_model())
-    staging = model.staging()
-    staging.add(named_tensors)
-    with set_current_vllm_config(worker.vllm_config):
-        loaded = model.swap_in(staging)
-    worker.model_runner.reset_lora_state()
-    return loaded
 
 
 def _refuse_experts_on_cpu(model: torch.nn.Module) -> None:
