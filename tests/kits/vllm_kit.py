@@ -30,11 +30,11 @@ from agentgym.trainer.tiny_policy import PATH
 
 DTYPE = os.environ.get("AGENTGYM_VLLM_DTYPE", "float32")
 """What vLLM computes in; tests compare with a forward pass in float32."""
-EXACT = 1e-4 if DTYPE == "float32" else 0.15
-"""Nats."""
 POLICY = Path(os.environ.get("AGENTGYM_VLLM_MODEL", PATH))
 """What the tests of both engines sample from; another one by hand, in the dtype of the tests."""
 IS_OWN = POLICY == PATH
+EXACT = (1e-4 if IS_OWN else 2e-4) if DTYPE == "float32" else 0.15
+"""Nats; over 30 layers more than over two."""
 ON_GPU = torch.cuda.is_available()
 START_S = 300.0
 MAX_CONTEXT = 256
