@@ -1,13 +1,11 @@
 """Two processes on one machine: the same groups give the update of one process."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ranks_kit
 import torch
 
 pytestmark = pytest.mark.slow
@@ -54,7 +52,7 @@ for name, settings in runs.items():
     try:
         trainer.train()
     except AgentGymError as error:
-        print("STOPPED", trainer.ranks.index, error)
+        print("STOPPED", error)
         sys.exit(7)
     figures = trainer.evaluate_env()
     if trainer.accelerator.is_main_process:
@@ -84,23 +82,14 @@ WAYS: dict[str, dict[str, Any]] = {
 
 def run(
     folder: Path, processes: int, runs: dict[str, dict[str, Any]], *, fault: str = ""
-) -> "subprocess.CompletedProcess[str]":
+) -> ranks_kit.Ended:
     """One run after the other, in the same processes."""
     script = folder / "script.py"
     script.write_text(SCRIPT)
     out = folder / f"out{processes}"
     out.mkdir()
-    launch = [sys.executable]
-    if processes > 1:
-        launch += ["-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
-        launch += ["--master_port", str(29500 + os.getpid() % 1000)]
-    return subprocess.run(
-        [*launch, str(script), str(HERE), str(out), json.dumps(runs), fault],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-    )
+    program = [script, HERE, out, json.dumps(runs), fault]
+    return ranks_kit.run_alone(program) if processes == 1 else ranks_kit.run(program, processes)
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +101,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, settings in WAYS.items():
             size = 16 // processes // settings.get("gradient_accumulation_steps", 1)
             runs[name] = settings | {"per_device_train_batch_size": size}
-        done = run(folder, processes, runs)
-        assert done.returncode == 0, done.stderr[-3000:]
+        run(folder, processes, runs).in_peace()
     return folder
 
 
@@ -140,6 +128,7 @@ def test_an_error_on_one_rank_stops_all_of_them(tmp_path: Path):
     """The others must not wait for it until a timeout."""
     done = run(tmp_path, 2, {"run": {"per_device_train_batch_size": 8}}, fault="usage")
 
-    assert done.returncode != 0
-    assert "STOPPED 1 rank 1 is misconfigured" in done.stdout
-    assert "STOPPED 0 rank 1: rank 1 is misconfigured" in done.stdout
+    assert done.code != 0
+    first, second = done.said
+    assert "STOPPED rank 1: rank 1 is misconfigured" in first, done.errors[-2000:]
+    assert "STOPPED rank 1 is misconfigured" in second

@@ -2,13 +2,11 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ranks_kit
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +59,7 @@ trainer = AgentGRPOTrainer(
 try:
     trainer.train()
 except AgentGymError as error:
-    print("STOPPED", trainer.ranks.index, trainer.state.global_step, error)
+    print("STOPPED", trainer.state.global_step, error)
     assert WordsEnv.num_open == 0
     sys.exit(7)
 assert WordsEnv.num_open == 0
@@ -78,24 +76,15 @@ os._exit(0)  # threads of torch.distributed may abort an interpreter that is end
 '''
 
 
-def run(tmp_path: Path, fault: str, **settings: Any) -> "subprocess.CompletedProcess[str]":
+def run(tmp_path: Path, fault: str, **settings: Any) -> ranks_kit.Ended:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    launch += ["--master_port", str(29500 + os.getpid() % 1000)]
-    return subprocess.run(
-        [*launch, str(script), str(HERE), str(tmp_path / "out"), json.dumps(settings), fault],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-    )
+    return ranks_kit.run([script, HERE, tmp_path / "out", json.dumps(settings), fault])
 
 
 def test_two_ranks_need_not_be_equally_fast(tmp_path: Path):
     """Uneven envs and failures: no deadlock, equal weights, equally many micro-batches."""
-    done = run(tmp_path, "uneven", staleness=1, token_budget=90, max_failed_fraction=1.0)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run(tmp_path, "uneven", staleness=1, token_budget=90, max_failed_fraction=1.0).in_peace()
 
     figures = json.loads((tmp_path / "out.json").read_text())
     rows, (one, other) = figures["rows"], figures["sums"]
@@ -111,6 +100,7 @@ def test_a_window_that_fails_on_one_rank_stops_all_of_them(tmp_path: Path):
     """Where it is needed: the windows before it are trained on."""
     done = run(tmp_path, "usage", staleness=2)
 
-    assert done.returncode != 0
-    assert "STOPPED 1 2 rank 1 cannot go on" in done.stdout, done.stderr[-2000:]
-    assert "STOPPED 0 2 rank 1: rank 1 cannot go on" in done.stdout
+    assert done.code != 0
+    first, second = done.said
+    assert "STOPPED 2 rank 1: rank 1 cannot go on" in first, done.errors[-2000:]
+    assert "STOPPED 2 rank 1 cannot go on" in second

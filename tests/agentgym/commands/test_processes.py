@@ -1,12 +1,10 @@
 """`torchrun -m agentgym train`: two processes, one run."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import ranks_kit
 
 pytestmark = pytest.mark.slow
 
@@ -34,29 +32,20 @@ REWARDS.register("failing", fail)
 """
 
 
-def train(folder: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
+def train(folder: Path, *flags: str) -> ranks_kit.Ended:
     """One step of two processes; the first one is slow to write its summary."""
     (folder / "slow_main.py").write_text(SLOW_MAIN)
-    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
     size = ("--steps", "1", "--num-tasks", "2", "--group-size", "2", "--eval-tasks", "0")
     command = ("-m", "agentgym", "train", *size, "--plugins", "slow_main.py", *flags)
-    return subprocess.run(
-        [sys.executable, *launch, *command],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    return ranks_kit.run(command, cwd=folder)
 
 
 def test_the_outcome_is_told_once_by_the_process_that_knows_it(tmp_path: Path):
     """The others may be done before the summary is written."""
-    process = train(tmp_path)
+    process = train(tmp_path).in_peace()
 
-    assert process.returncode == 0, process.stderr
-    assert "Traceback" not in process.stderr
-    assert process.stdout.count("run folder: runs/calculator-1\n") == 1
+    assert "Traceback" not in process.errors
+    assert [said.count("run folder: runs/calculator-1\n") for said in process.said] == [1, 0]
     assert [folder.name for folder in (tmp_path / "runs").iterdir()] == ["calculator-1"]
 
 
@@ -66,6 +55,6 @@ def test_a_run_that_fails_everywhere_writes_down_what_it_knows(tmp_path: Path):
     process = train(tmp_path, "--plugins", "failing.py", "--rewards", "failing", "--run-dir", "run")
 
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert process.returncode != 0
+    assert process.code != 0
     assert "another env" in summary["error"]
     assert (tmp_path / "run" / "reward.png").exists()

@@ -5,15 +5,13 @@ Run by hand: `pytest -m "vllm and slow" tests/engines/vllm/test_two_servers.py`.
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ranks_kit
 from vllm_engine_kit import EXACT, ModelWeights, off_by, prompt_of
 from vllm_kit import load, perturbed, weights_of
 from vllm_pair_kit import QUICK, Pair, two_running
@@ -308,18 +306,7 @@ def test_two_ranks_share_servers_or_have_their_own(pair: Pair, tmp_path: Path) -
     runs = {"one": [[one], [one]], "both": [[one, two], [two, one]], "own": [[one], [two]]}
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    paths = os.pathsep.join(path for path in sys.path if path)
-    started = time.monotonic()
-    done = subprocess.run(
-        [*launch, "--nproc_per_node", "2", str(script), str(tmp_path), json.dumps(runs)],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": paths},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    print(f"\nthree trainings in {time.monotonic() - started:.0f} s")
+    ranks_kit.run([script, tmp_path, json.dumps(runs)]).in_peace()
     found = json.loads((tmp_path / "found.json").read_text())
 
     for name, figures in found.items():

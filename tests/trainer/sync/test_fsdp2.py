@@ -4,12 +4,10 @@ Accelerate makes FSDP into DDP on CPUs, so the model is sharded by torch itself;
 written and read by the functions of accelerate that Hugging Face's trainer calls.
 """
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import ranks_kit
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +90,7 @@ else:
         sync.push(deaf, loop)
         raise SystemExit("a failed update is an error on every rank")
     except (AgentGymError, ValueError) as error:
-        print("FAILED", ranks.index, type(error).__name__, error)
+        print("FAILED", type(error).__name__, error)
     version = sync.push(engine, loop, must_change=True)
     asked = Sampling(max_tokens=8, seed=0)
     said = loop.run(engine.generate((70, 71, 72), asked, session="s"))
@@ -116,28 +114,18 @@ os._exit(0)  # threads of torch.distributed may abort an interpreter that is end
 """
 
 
-def run(folder: Path, processes: int, action: str) -> str:
+def run(folder: Path, processes: int, action: str) -> tuple[str, ...]:
     script = folder / "script.py"
     script.write_text(SCRIPT)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
-        [*launch, "--nproc_per_node", str(processes), str(script), str(HERE), str(folder), action],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    return ranks_kit.run([script, HERE, folder, action], processes).in_peace().said
 
 
 def test_a_sharded_policy_is_gathered_sent_and_saved_as_one(tmp_path: Path):
     """Also where the engine of a rank fails half-way, and on another number of processes."""
     import torch
 
-    out = run(tmp_path, 2, "save")
-    assert out.count("FAILED") == 2
-    assert "DONE" in run(tmp_path, 1, "resume")
+    assert ["FAILED" in said for said in run(tmp_path, 2, "save")] == [True, True]
+    assert "DONE" in run(tmp_path, 1, "resume")[0]
 
     uninterrupted, resumed = (torch.load(tmp_path / f"{a}.pt") for a in ("save", "resume"))
     assert uninterrupted.keys() == resumed.keys()
