@@ -7,9 +7,7 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -22,6 +20,9 @@ from typing import Any
 
 import pytest
 import torch
+import warm_kit
+from ports_kit import free_port
+from warm_kit import Process
 
 from agentgym.engines.vllm.server_command import ServerSettings, server_argv, server_environment
 from agentgym.engines.vllm.transfer import Sender
@@ -111,7 +112,7 @@ class Served:
 
     url: str
     model: Path
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
     key: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -156,27 +157,13 @@ class Served:
                 self.process.wait(20)
 
 
-def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def serving(settings: ServerSettings, *, key: str | None = None) -> Iterator[Served]:
     """Start a server, wait until it is well, and end it."""
     log = Path(tempfile.mkdtemp(prefix="vllm-")) / "server.log"
     environment = server_environment(settings, os.environ, key=key)
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            server_argv(settings),
-            env=environment,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    _, *words = server_argv(settings)
+    process = warm_kit.start_logged(*words, log=log, env=environment, imported=("vllm_warm",))
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     url = f"http://127.0.0.1:{settings.port}"
     served = Served(url, Path(settings.model), process, log, key, headers)

@@ -1,4 +1,4 @@
-"""Programs as processes that start at once: forked from a Python that has imported PyTorch and TRL.
+"""Programs as processes that start at once: forked from a Python that has imported what is slow.
 
 The imports take longer than most runs of a test. The Python that is forked has read nothing, drawn
 nothing and started no thread, and what is forked ends as an interpreter does; only what happens
@@ -15,29 +15,31 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
-SLOW = ("trl", "peft", "datasets", "matplotlib.pyplot", "agentgym.trainer.grpo", "agentgym.cli")
+TRAINING = ("trl", "peft", "datasets", "matplotlib.pyplot", "agentgym.trainer.grpo", "agentgym.cli")
+"""What `agentgym` imports to train."""
 SURVIVES = {"jemalloc_bg_thd"}
 """A thread of pyarrow's that is started again in what is forked."""
 LONGEST = 1 << 16
 
 
-class Program:
+class Process:
     """A process in a session of its own, as `subprocess.Popen` has it."""
 
-    def __init__(self, pid: int, stdout: TextIO, stderr: TextIO) -> None:
-        self.pid, self.stdout, self.stderr = pid, stdout, stderr
+    def __init__(self, pid: int, server: "_Server") -> None:
+        self.pid = pid
         self.returncode: int | None = None
+        self._server = server
 
     def poll(self) -> int | None:
         """The exit code, or minus the signal; `None` while it runs."""
         if self.returncode is None:
-            self.returncode = _server().ask({"reap": self.pid})
+            self.returncode = self._server.ask({"reap": self.pid})
         return self.returncode
 
     def wait(self, timeout_s: float) -> int:
@@ -52,6 +54,14 @@ class Program:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout_s)
             time.sleep(0.01)
         return code
+
+
+class Program(Process):
+    """One whose output is read while it runs."""
+
+    def __init__(self, pid: int, server: "_Server", stdout: TextIO, stderr: TextIO) -> None:
+        super().__init__(pid, server)
+        self.stdout, self.stderr = stdout, stderr
 
     def communicate(self, timeout_s: float) -> tuple[str, str]:
         """All that is left to read of output and errors; what is longer at it is killed.
@@ -94,17 +104,22 @@ def start(
     PyTorch in `env` come too late.
     """
     pipes = [os.pipe(), os.pipe()]
-    order = {
-        "words": [str(word) for word in words],
-        "cwd": str(cwd),
-        "env": dict(os.environ if env is None else env),
-        "limit_bytes": limit_bytes,
-    }
-    pid = _server().ask(order, *(writing for _, writing in pipes))
-    assert pid is not None
+    order = _order(words, os.environ if env is None else env, cwd) | {"limit_bytes": limit_bytes}
+    server = _server(TRAINING)
+    pid = server.fork(order, *(writing for _, writing in pipes))
     for _, writing in pipes:
         os.close(writing)
-    return Program(pid, *(open(reading, encoding="utf-8") for reading, _ in pipes))
+    return Program(pid, server, *(open(reading, encoding="utf-8") for reading, _ in pipes))
+
+
+def start_logged(
+    *words: str | Path, log: Path, env: Mapping[str, str], imported: tuple[str, ...]
+) -> Process:
+    """The same beside its log, from a Python that has imported those modules."""
+    server = _server(imported)
+    with log.open("wb") as output:
+        pid = server.fork(_order(words, env, log.parent), output.fileno(), output.fileno())
+    return Process(pid, server)
 
 
 def run(
@@ -121,31 +136,42 @@ def run(
     return subprocess.CompletedProcess(list(words), program.returncode, out, err)
 
 
+def _order(words: Sequence[str | Path], env: Mapping[str, str], cwd: Path) -> dict[str, Any]:
+    return {"words": [str(word) for word in words], "env": dict(env), "cwd": str(cwd)}
+
+
 class _Server:
     """The Python that is forked; ends with this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, imported: tuple[str, ...]) -> None:
+        self._turn = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [sys.executable, __file__, str(theirs.fileno()), *imported],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
 
+    def fork(self, order: Mapping[str, Any], *descriptors: int) -> int:
+        pid = self.ask(order, *descriptors)
+        assert pid is not None
+        return pid
+
     def ask(self, order: Mapping[str, Any], *descriptors: int) -> int | None:
-        socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
-        answer = self._socket.recv(LONGEST)
+        with self._turn:
+            socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
+            answer = self._socket.recv(LONGEST)
         assert answer, "the Python that is forked has ended"
         number: int | None = json.loads(answer)
         return number
 
 
 @cache
-def _server() -> _Server:
-    return _Server()
+def _server(imported: tuple[str, ...]) -> _Server:
+    return _Server(imported)
 
 
 def _serve(control: socket.socket) -> dict[str, Any]:
@@ -175,9 +201,9 @@ def _become(order: Mapping[str, Any], descriptors: list[int]) -> None:
     os.chdir(order["cwd"])
     os.environ.clear()
     os.environ.update(order["env"])
-    if order["limit_bytes"] is not None:
+    if (longest := order.get("limit_bytes")) is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (order["limit_bytes"],) * 2)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (longest, longest))
 
 
 def _run(words: list[str]) -> None:
@@ -197,7 +223,7 @@ def _run(words: list[str]) -> None:
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
-    for name in SLOW:
+    for name in sys.argv[2:]:
         import_module(name)
     threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     assert len(set(threads) - SURVIVES) == 1, f"one of {threads} would be missing in the children"

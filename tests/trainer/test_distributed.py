@@ -89,7 +89,7 @@ def run(
     out = folder / f"out{processes}"
     out.mkdir()
     program = [script, HERE, out, json.dumps(runs), fault]
-    return ranks_kit.run_alone(program) if processes == 1 else ranks_kit.run(program, processes)
+    return ranks_kit.alone(program) if processes == 1 else ranks_kit.run(program, processes)
 
 
 @pytest.fixture(scope="module")

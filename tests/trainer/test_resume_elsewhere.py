@@ -76,9 +76,8 @@ def run(folder: Path, processes: int, runs: dict[str, dict[str, Any]]) -> str:
     script = folder / "script.py"
     script.write_text(SCRIPT)
     program = [script, HERE, json.dumps(runs)]
-    if processes == 1:
-        return ranks_kit.run_alone(program).in_peace().said[0]
-    return ranks_kit.run(program, processes).in_peace().said[0]
+    done = ranks_kit.alone(program) if processes == 1 else ranks_kit.run(program, processes)
+    return done.in_peace().said[0]
 
 
 def test_a_checkpoint_goes_on_with_another_number_of_processes(tmp_path: Path):

@@ -37,7 +37,7 @@ def train(folder: Path, *flags: str) -> ranks_kit.Ended:
     (folder / "slow_main.py").write_text(SLOW_MAIN)
     size = ("--steps", "1", "--num-tasks", "2", "--group-size", "2", "--eval-tasks", "0")
     command = ("-m", "agentgym", "train", *size, "--plugins", "slow_main.py", *flags)
-    return ranks_kit.run(command, cwd=folder)
+    return ranks_kit.torchrun(command, cwd=folder)
 
 
 def test_the_outcome_is_told_once_by_the_process_that_knows_it(tmp_path: Path):

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 import torch
-from vllm_kit import START_S, free_port, tiny_model
+from ports_kit import free_port
+from vllm_kit import START_S, tiny_model
 
 from agentgym.cli import main
 from agentgym.commands.serve import ServeConfig

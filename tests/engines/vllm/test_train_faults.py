@@ -7,8 +7,6 @@ import json
 import os
 import queue
 import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -19,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_kit
 from vllm_engine_kit import CONTEXT, Ground
 from vllm_kit import START_S, Served, serving, settings_for
+from warm_kit import Program
 
 from agentgym.cli import main
 from agentgym.engines.vllm.server_command import ServerSettings
@@ -41,7 +41,7 @@ class Run:
     """`agentgym train` in a process of its own."""
 
     folder: Path
-    process: "subprocess.Popen[str]"
+    process: Program
     out: list[str] = field(default_factory=list)
     err: list[str] = field(default_factory=list)
     _news: "queue.Queue[str | None]" = field(default_factory=queue.Queue)
@@ -90,18 +90,10 @@ def train(folder: Path, *flags: str) -> Iterator[Run]:
     """A run, ended if it has not."""
     environment = {
         **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(sys.path),
         "PYTHONWARNINGS": "ignore",  # of what TRL thinks of this vLLM
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentgym", "train", "--run-dir", str(folder), *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
+    words = ("-m", "agentgym", "train", "--run-dir", folder, *flags)
+    process = warm_kit.start(*words, cwd=Path.cwd(), env=environment)
     run = Run(folder, process)
     run.listen()
     try:
