@@ -5,6 +5,7 @@ nothing and started no thread, and what is forked ends as an interpreter does; o
 while a program imports is not seen here.
 """
 
+import gc
 import json
 import os
 import resource
@@ -227,6 +228,7 @@ def main() -> None:
         import_module(name)
     threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     assert len(set(threads) - SURVIVES) == 1, f"one of {threads} would be missing in the children"
+    gc.freeze()  # else every child looks through what was imported, and copies it, as it ends
     _run(_serve(control)["words"])
 
 
