@@ -5,10 +5,10 @@ from prelude import MIB, report
 blocks = []
 try:
     for _ in range(15):
-        blocks.append(bytearray(b"x") * (100 * MIB))
+        blocks.append(bytearray(b"x") * (25 * MIB))
 except MemoryError:
-    size = 100 * len(blocks)
+    size = 25 * len(blocks)
     del blocks
     report(succeeded=False, mb=size)
 else:
-    report(succeeded=True, mb=1500)
+    report(succeeded=True, mb=375)

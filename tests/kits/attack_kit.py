@@ -28,7 +28,14 @@ from attack_watch import Watch, survivors
 from bare_kit import BareProvider
 from decoy_kit import Decoys
 
-from agentgym.tools.sandbox.base import ExecResult, Sandbox, SandboxProvider, SandboxSpec, Script
+from agentgym.tools.sandbox.base import (
+    ExecResult,
+    Level,
+    Sandbox,
+    SandboxProvider,
+    SandboxSpec,
+    Script,
+)
 from agentgym.tools.sandbox.choosing import choose
 from agentgym.tools.sandbox.host.provider import LocalProvider
 from agentgym.tools.sandbox.settings import SandboxSettings
@@ -86,6 +93,7 @@ class Arena:
             "rendezvous": f"meet-{mark}",
             "uid": os.getuid(),
             "level": int(self.provider.level),
+            "walled": self.provider.level > Level.NONE,
         }
         start = time.monotonic()
         sandbox = await self._sandbox(attack)
@@ -194,16 +202,27 @@ def last_report(stdout: str) -> dict[str, Any] | None:
 
 
 async def run_all(
-    provider: SandboxProvider, attacks: Sequence[Attack], *, on_verdict: Callable[[Verdict], None]
+    provider: SandboxProvider,
+    attacks: Sequence[Attack],
+    *,
+    on_verdict: Callable[[Verdict], None],
+    at_once: bool = False,
 ) -> None:
-    """Attacks one after the other; ends the provider and looks what is left."""
+    """Attacks one after the other or all at once; ends the provider and looks what is left."""
     with Decoys() as decoys:
-        arena = Arena(provider, decoys)
+
+        async def fight(some: Sequence[Attack]) -> None:
+            arena = Arena(provider, decoys)
+            try:
+                for attack in some:
+                    on_verdict(await arena.run(attack))
+            finally:
+                await arena.close()
+
         try:
-            for attack in attacks:
-                on_verdict(await arena.run(attack))
+            groups = [[attack] for attack in attacks] if at_once else [attacks]
+            await asyncio.gather(*map(fight, groups))
         finally:
-            await arena.close()
             await provider.aclose()
     left = os.listdir(tempfile.gettempdir())
     on_verdict(Verdict("z_leftovers", [f"left: {left}"] if left else [], "", "", {}, {}, 0.0))
@@ -242,6 +261,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("backend")
     parser.add_argument("--attacks", default="", help="names, separated by commas")
+    parser.add_argument("--at-once", action="store_true")
     options = parser.parse_args()
     wanted = [a for a in ATTACKS if not options.attacks or a.name in options.attacks.split(",")]
     with ExitStack() as stack:
@@ -252,7 +272,7 @@ def main() -> None:
         own_terminal(stack)
         os.chdir(folder)
         provider = backend(options.backend)
-        asyncio.run(run_all(provider, wanted, on_verdict=_print))
+        asyncio.run(run_all(provider, wanted, on_verdict=_print, at_once=options.at_once))
 
 
 def _print(verdict: Verdict) -> None:

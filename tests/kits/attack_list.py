@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentgym.errors import ToolError
@@ -11,7 +11,8 @@ from agentgym.tools.sandbox.base import ExecResult, Outcome, SandboxSpec, Script
 from agentgym.tools.sandbox.limits import Limits
 
 QUICK = Limits(cpu_s=2.0, tree_cpu_s=3.0, wall_s=4.0)
-BRIEF = Limits(cpu_s=0.5, tree_cpu_s=1.0, wall_s=1.5)
+BRIEF = Limits(cpu_s=0.3, tree_cpu_s=0.6, wall_s=0.8)
+SMALL = replace(QUICK, memory_mb=256)
 MEMORY = frozenset({Outcome.MEMORY_LIMIT})
 TIME = frozenset({Outcome.CPU_LIMIT, Outcome.WALL_TIMEOUT})
 DISK = frozenset({Outcome.DISK_LIMIT, Outcome.MEMORY_LIMIT})
@@ -183,7 +184,7 @@ ATTACKS = (
     Attack(name="a02_env_secrets", core=True),
     Attack(name="a03_sockets", core=True),
     Attack(name="a04_fork_bomb", watched=True),
-    Attack(name="a05_memory_one", ends=MEMORY, watched=True),
+    Attack(name="a05_memory_one", ends=MEMORY, limits=SMALL, watched=True),
     Attack(name="a06_memory_many", ends=MEMORY, watched=True),
     Attack(name="a07_memory_files", ends=DISK),
     Attack(name="a08_cpu_spin", ends=TIME, limits=BRIEF, bare="killed by the timeout"),

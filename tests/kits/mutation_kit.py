@@ -72,6 +72,8 @@ def weaken(mutation: Mutation) -> None:
             name = edit.module.removeprefix("inside.")
             sources[name] = edited(sources[name], edit)
     program_code._sources = lambda: sources
+    if any(edit.module.startswith("inside.") for edit in mutation.edits):
+        program_code.runner_code.cache_clear()
 
 
 def _try(mutation: Mutation, attack_name: str) -> dict[str, Any]:
@@ -120,8 +122,12 @@ def _hold(backend: str) -> None:
 
 
 def _import_what_is_not_mutated() -> None:
-    for name in ("agentgym.errors", "agentgym.threads", "pydantic", "asyncio", "decoy_process"):
+    """And compile the runner, once for all that leave it as it is."""
+    for name in ("asyncio", "ssl", "decoy_kit", "attack_watch", f"{SANDBOX}.base"):
         importlib.import_module(name)
+    importlib.import_module(f"{SANDBOX}.host.program_code").runner_code()
+    mutated = {f"{SANDBOX}.{edit.module}" for mutation in MUTATIONS for edit in mutation.edits}
+    assert not mutated & sys.modules.keys()
 
 
 def main(arguments: Sequence[str]) -> None:

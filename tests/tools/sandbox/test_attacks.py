@@ -1,7 +1,7 @@
 """Attacks on sandboxes: held off at every level that starts here, as whoever runs them.
 
-One that no plain process withstands shows that it can succeed; the others are shown to bite by what
-`attack_list` names.
+That an attack can succeed is shown by what becomes of a sandbox without the protection that it is
+there for, see `test_mutations`; of the others by a plain process, or by what `attack_list` names.
 """
 
 import json
@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from attack_kit import OLD_LANDLOCK
 from attack_list import ATTACKS
-from who_kit import HERE, Who, everyone
+from mutation_list import ANYONE, MUTATIONS
+from who_kit import CONTAINED_USER, HERE, USER, Who, everyone
 
 from agentgym.tools.sandbox.choosing import choose
 from agentgym.tools.sandbox.settings import SandboxSettings
@@ -26,8 +27,15 @@ BACKENDS = ("bwrap", "landlock")
 CORE = [attack.name for attack in ATTACKS if attack.core]
 EVERY = [attack.name for attack in ATTACKS]
 LONG = ("b12_inodes", "b13_deep_tree", "b21_comm_spoof", "b22_hidden_memory", "b30_hidden_disk")
-"""Held off by the runner alone, whoever it runs as: left out in containers."""
-IDLE = ("a09_held_pipe", "a10_daemon", "a11_zombies", "b16_moving_target", "b23_stopped")
+"""Held off by the runner alone, whoever it runs as: left out in containers, and where an ordinary
+user's files are in memory."""
+SPENDING = (
+    *("a04_fork_bomb", "a05_memory_one", "a06_memory_many", "a07_memory_files", "a08_cpu_spin"),
+    *("a09_held_pipe", "a15_disk_fill", "a16_output_flood", "b23_stopped", "b25_thread_bomb"),
+    *("b28_big_words", *LONG),
+)
+"""Held off by limits: left out of an ordinary user's in a container, which are those of either."""
+IDLE = ("a09_held_pipe", "a11_zombies", "b16_moving_target", "b23_stopped")
 """Mostly waited for."""
 LEFTOVERS = "z_leftovers"
 ABSENT = "does not start here"
@@ -36,9 +44,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes of Li
 
 
 @cache
-def _verdicts(who: Who, backend: str, attacks: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def _verdicts(
+    who: Who, backend: str, attacks: tuple[str, ...], *more: str
+) -> dict[str, dict[str, Any]]:
     """What came of attacks, by name."""
-    words = [str(KIT), backend, "--attacks", ",".join(attacks)]
+    words = [str(KIT), backend, "--attacks", ",".join(attacks), *more]
     run = who.run(words, timeout_s=240)
     if ABSENT in run.stderr:
         pytest.skip(run.stderr.strip().splitlines()[-1])
@@ -76,11 +86,17 @@ def test_a_level_that_holds_starts_here() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_attack_is_held_off(backend: str, who: Who) -> None:
     """Also as an ordinary user, and where namespaces are refused."""
-    attacks = [name for name in EVERY if not (who.contained and name in LONG)]
+    attacks = [name for name in EVERY if name not in _left_out(backend, who)]
     try:
         _check(who, backend, attacks)
     except LookupError as problem:
         pytest.skip(str(problem))
+
+
+def _left_out(backend: str, who: Who) -> tuple[str, ...]:
+    if who == CONTAINED_USER:
+        return SPENDING
+    return LONG if who.contained or (backend, who) == ("bwrap", USER) else ()
 
 
 @pytest.mark.slow
@@ -97,10 +113,12 @@ def test_attacks_are_held_off_on_an_older_kernel(who: Who) -> None:
 @pytest.mark.slow
 def test_every_attack_succeeds_where_there_is_no_sandbox() -> None:
     """An attack that fails against a plain process would pass against a broken sandbox."""
-    expected = [attack.name for attack in ATTACKS if not attack.bare]
-    halves = [IDLE, tuple(name for name in expected if name not in IDLE)]
+    shown = {mutation.attack for mutation in MUTATIONS if mutation.needs == ANYONE}
+    expected = [a.name for a in ATTACKS if not a.bare and a.name not in shown]
+    others = tuple(name for name in expected if name not in IDLE)
     with ThreadPoolExecutor() as threads:
-        seen = list(threads.map(lambda half: _verdicts(HERE, "bare", half), halves))
+        idle = threads.submit(_verdicts, HERE, "bare", IDLE, "--at-once")
+        seen = [_verdicts(HERE, "bare", others), idle.result()]
     harms = {name: verdicts[name]["harms"] for verdicts in seen for name in verdicts}
     assert sorted(harms) == sorted([*expected, LEFTOVERS])
     del harms[LEFTOVERS]
