@@ -14,7 +14,6 @@ from agentgym.engines.weights import KeepsWeights
 from agentgym.rollout.background import LoopThread
 from agentgym.trainer.metrics import Metrics
 from agentgym.trainer.scorer import Scorer
-from agentgym.trainer.setup import must_pad
 from agentgym.trainer.sync import Prober, SyncFigures, WeightSync
 
 if TYPE_CHECKING:
@@ -27,9 +26,15 @@ FILE = "engine.json"
 
 
 class EngineSync:
-    """The way of a trainer's weights to its engine."""
+    """The way of a trainer's weights to its engine.
 
-    def __init__(self, trainer: "AgentGRPOTrainer", scorer: Scorer) -> None:
+    Args:
+        trainer: whose they are.
+        scorer: computes what is compared.
+        padding: packed rows would be wrong.
+    """
+
+    def __init__(self, trainer: "AgentGRPOTrainer", scorer: Scorer, *, padding: bool) -> None:
         args = trainer.args
         self._trainer = trainer
         self._seen_step = 0
@@ -42,7 +47,7 @@ class EngineSync:
             score=scorer.policy,
             dtype=_dtype_of(trainer),
             device=trainer.accelerator.device.type,
-            padding=must_pad(trainer.policy),
+            padding=padding,
         )
         self.metrics: Metrics = {}
         """Of the last update."""

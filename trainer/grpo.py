@@ -148,8 +148,8 @@ class AgentGRPOTrainer(GRPOTrainer):
         trl_rewards.take_over(self)
         self.ranks = Ranks(self.accelerator)
         refuse_model(self, has_engine=engine is not None)
-        self.engine_sync = EngineSync(self, self._scorer)
         self.windows = Windows(self, self._scorer)
+        self.engine_sync = EngineSync(self, self._scorer, padding=self.windows.must_pad)
 
     @property
     def policy(self) -> PreTrainedModel:

@@ -39,7 +39,8 @@ class Windows:
     def __init__(self, trainer: "AgentGRPOTrainer", scorer: Scorer) -> None:
         self._trainer = trainer
         self._scorer = scorer
-        self._must_pad = must_pad(trainer.policy)
+        self.must_pad = must_pad(trainer.policy)
+        """Packed rows would be wrong for the model."""
         self.old_logprob_seconds = 0.0
         """Spent on the last window's log-probabilities."""
         self._has_warned = False
@@ -55,7 +56,7 @@ class Windows:
         window = make_window(
             played.outputs,
             advantages,
-            trainer.args.plan_settings(padding=self._must_pad),
+            trainer.args.plan_settings(padding=self.must_pad),
             trainer.ranks,
         )
         self._learn_of(episodes)
