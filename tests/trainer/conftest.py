@@ -1,6 +1,8 @@
 """A real trainer on a random model of 20 thousand parameters, in an env of several turns."""
 
+import importlib.metadata
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,9 @@ from agentgym.rendering import Renderer, renderer_for
 from agentgym.testing import byte_tokenizer
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.grpo import AgentGRPOTrainer
+
+# Accelerate reads a package's description anew whenever it asks whether that is installed.
+importlib.metadata.metadata = cache(importlib.metadata.metadata)
 
 
 class WordsEnv(Env):

@@ -40,7 +40,8 @@ class Gradients(TrainerCallback):
 def gradient(make_trainer: MakeTrainer, **changes: Any) -> torch.Tensor:
     """[P] of the first optimizer step."""
     gradients = Gradients()
-    trainer = make_trainer({"callbacks": [gradients]}, max_grad_norm=0.0, **changes)
+    changes = {"max_grad_norm": 0.0, "max_completion_length": 16, **changes}
+    trainer = make_trainer({"callbacks": [gradients]}, **changes)
     trainer.train()
     return gradients.seen[0]
 
