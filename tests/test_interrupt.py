@@ -59,12 +59,12 @@ def wait_for(condition: Callable[[], bool], process: Program) -> None:
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
-    text = (folder / "run" / "metrics.jsonl").read_text()
+    text = (folder / "metrics.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
 
 
 def summary(folder: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((folder / "run" / "summary.json").read_text())
+    loaded: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return loaded
 
 
@@ -72,52 +72,43 @@ def num_lines(path: Path) -> int:
     return path.read_text().count("\n") if path.exists() else 0
 
 
-def test_an_interrupted_run_is_usable_and_goes_on_as_if_nothing_had_happened(tmp_path: Path):
-    """Ctrl-C is how most long runs end."""
-    cut, whole = tmp_path / "cut", tmp_path / "whole"
-    cut.mkdir()
-    whole.mkdir()
-    flags = ("--steps", "10", "--seed", "3", "--save-steps", "10")
-    process = start(cut, *flags)
-    wait_for(lambda: num_lines(cut / "run" / "metrics.jsonl") >= 1, process)
+def test_an_interrupted_run_goes_on_with_the_line_it_prints_as_if_nothing_had_happened(
+    tmp_path: Path,
+):
+    """Ctrl-C is how most long runs end.
+
+    The line is copied as it stands; the run's own config has the name that was chosen for it.
+    """
+    cut, whole = (tmp_path / name / "runs" / "calculator-1" for name in ("cut", "whole"))
+    for folder in (tmp_path / "cut", tmp_path / "whole"):
+        folder.mkdir()
+    command = (*AGENTGYM, "train", *SMALL, "--steps", "6", "--seed", "3", "--save-steps", "6")
+    process = start(tmp_path / "cut", command=command)
+    wait_for(lambda: num_lines(cut / "metrics.jsonl") >= 1, process)
     os.killpg(process.pid, signal.SIGINT)
     code, out, err = finish(process)
+    program, *words = shlex.split(out.partition("go on with: ")[2])
 
-    assert (code, err) == (130, "")
-    assert "--resume" in out
+    assert (code, err, program) == (130, "", "agentgym")
     made = summary(cut)["num_steps"]
     assert summary(cut)["interrupted"] is True
-    assert 1 <= made < 10
-    assert (cut / "run" / f"checkpoints/checkpoint-{made}/trainer_state.json").exists()
-    assert (cut / "run" / "reward.png").read_bytes().startswith(b"\x89PNG")
+    assert 1 <= made < 6
+    assert (cut / f"checkpoints/checkpoint-{made}/trainer_state.json").exists()
+    assert (cut / "reward.png").read_bytes().startswith(b"\x89PNG")
     assert len(metrics(cut)) == made
-    assert all(list(read_jsonl(path)) for path in (cut / "run/trajectories").iterdir())
+    assert all(list(read_jsonl(path)) for path in (cut / "trajectories").iterdir())
 
-    assert finish(start(cut, "--resume"))[0] == 0
-    assert finish(start(whole, *flags))[0] == 0
+    assert finish(start(tmp_path / "cut", command=(*AGENTGYM, *words)))[::2] == (0, "")
+    assert finish(start(tmp_path / "whole", command=command))[0] == 0
     figures = ("step", "reward", "loss", "grad_norm", "learning_rate", "completions/mean_length")
     resumed, straight = (
         [[row.get(name) for name in figures] for row in metrics(folder)] for folder in (cut, whole)
     )
-    assert [row[0] for row in resumed] == list(range(1, 11))
+    assert [row[0] for row in resumed] == list(range(1, 7))
     assert resumed == straight
     for key in ("eval_reward_before", "eval_reward_after", "eval_greedy_after", "num_steps"):
         assert summary(cut)[key] == summary(whole)[key]
     assert summary(cut)["interrupted"] is False
-
-
-def test_the_line_that_is_printed_goes_on_with_a_run_without_a_name(tmp_path: Path):
-    """It is copied as it stands; the run's own config has the name that was chosen for it."""
-    process = start(tmp_path, "--steps", "9", command=(*AGENTGYM, "train", *SMALL))
-    rows = tmp_path / "runs" / "calculator-1" / "metrics.jsonl"
-    wait_for(lambda: num_lines(rows) >= 1, process)
-    os.killpg(process.pid, signal.SIGINT)
-    _, out, _ = finish(process)
-    program, *words = shlex.split(out.partition("go on with: ")[2])
-
-    assert program == "agentgym"
-    assert finish(start(tmp_path, command=(*AGENTGYM, *words)))[::2] == (0, "")
-    assert num_lines(rows) == 9
 
 
 def test_runs_that_are_started_together_have_folders_of_their_own(tmp_path: Path):
@@ -141,8 +132,8 @@ def test_a_killed_run_leaves_whole_lines_and_goes_on(tmp_path: Path):
 
     assert all(list(read_jsonl(path)) for path in (tmp_path / "run/trajectories").glob("*.jsonl"))
     assert finish(start(tmp_path, "--resume"))[0] == 0
-    assert [row["step"] for row in metrics(tmp_path)] == [1, 2, 3, 4, 5, 6]
-    assert summary(tmp_path)["finished"] is True
+    assert [row["step"] for row in metrics(tmp_path / "run")] == [1, 2, 3, 4, 5, 6]
+    assert summary(tmp_path / "run")["finished"] is True
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_one_line(tmp_path: Path):
@@ -155,9 +146,9 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_one_line(tmp_path
     assert err.startswith("agentgym: cannot write to 'run/checkpoints': ")
     assert err.count("\n") == 1
     assert "step 1/2" in out
-    assert [row["step"] for row in metrics(tmp_path)] == [1]
-    assert summary(tmp_path)["num_steps"] == 1
-    assert "cannot write" in summary(tmp_path)["error"]
+    assert [row["step"] for row in metrics(tmp_path / "run")] == [1]
+    assert summary(tmp_path / "run")["num_steps"] == 1
+    assert "cannot write" in summary(tmp_path / "run")["error"]
     assert not list((tmp_path / "run/checkpoints").glob("checkpoint-*"))
 
 
@@ -169,8 +160,8 @@ def test_a_reader_that_is_gone_ends_the_run_quietly(tmp_path: Path):
     code, _, err = finish(process)
 
     assert (code, err) == (1, "")
-    assert summary(tmp_path)["num_steps"] >= 1
-    assert "error" not in summary(tmp_path)
+    assert summary(tmp_path / "run")["num_steps"] >= 1
+    assert "error" not in summary(tmp_path / "run")
 
 
 def test_an_error_of_the_operating_system_elsewhere_is_no_full_disk(tmp_path: Path):
@@ -197,4 +188,4 @@ def test_a_second_interrupt_ends_the_run_at_once(tmp_path: Path):
     assert (code, err) == (130, "")
     assert "no step was kept: begin a new run" in out
     assert time.monotonic() - began < 60
-    assert summary(tmp_path)["interrupted"] is True
+    assert summary(tmp_path / "run")["interrupted"] is True
