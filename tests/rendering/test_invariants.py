@@ -189,7 +189,7 @@ def test_so_it_is_in_random_conversations(table: ModuleType, family: str, data: 
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_so_it_is_in_many_random_conversations(
     table: ModuleType, template_name: str, data: st.DataObject
