@@ -116,7 +116,7 @@ def test_every_bundled_env_passes(name: str, capsys: pytest.CaptureFixture[str])
     """As anybody would check it."""
     given = ["--env-args", NEED_ARGUMENTS[name]] if name in NEED_ARGUMENTS else []
 
-    code = main(["check", name, "--tasks", "4", *given])
+    code = main(["check", name, "--tasks", "2", *given])
 
     assert code == 0, capsys.readouterr().out
 
