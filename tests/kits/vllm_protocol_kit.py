@@ -254,13 +254,13 @@ async def engine_over(
 
 @asynccontextmanager
 async def two_servers(
-    **state: Any,
+    deadlines: Deadlines = SHORT, **state: Any
 ) -> AsyncIterator[tuple[FakeVllm, FakeVllm, VllmServerEngine]]:
     """Two servers in the same state, and an engine over both."""
     async with (
         running(FakeVllm(**state)) as one,
         running(FakeVllm(**state)) as two,
-        engine_over(one, two) as engine,
+        engine_over(one, two, deadlines=deadlines) as engine,
     ):
         yield one, two, engine
 
