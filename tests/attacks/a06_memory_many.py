@@ -11,7 +11,10 @@ for _ in range(10):
     pid = os.fork()
     if pid == 0:
         try:
-            block = bytearray(b"x") * (150 * MIB)
+            blocks = []
+            for _ in range(15):
+                blocks.append(bytearray(b"x") * (5 * MIB))
+                time.sleep(0.02)
             os.write(writer, b"y")
             time.sleep(3)
         finally:
@@ -22,10 +25,10 @@ have = 0
 while os.read(reader, 1):
     have += 1
     if have >= 9:
-        report(succeeded=True, mb=150 * have)
+        report(succeeded=True, mb=75 * have)
         break
 else:
-    report(succeeded=False, mb=150 * have)
+    report(succeeded=False, mb=75 * have)
 for pid in pids:
     os.kill(pid, 9)
     os.waitpid(pid, 0)

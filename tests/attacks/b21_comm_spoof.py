@@ -12,7 +12,10 @@ for number in range(10):
     if pid == 0:
         rename([") S 1 1 1", ") Z 0 0 0 0", "(((", "\n1 (a) S 0"][number % 4])
         try:
-            block = bytearray(b"x") * (150 * MIB)
+            blocks = []
+            for _ in range(15):
+                blocks.append(bytearray(b"x") * (5 * MIB))
+                time.sleep(0.02)
             os.write(writer, b"y")
             time.sleep(3)
         finally:
@@ -22,7 +25,7 @@ os.close(writer)
 have = 0
 while have < 9 and os.read(reader, 1):
     have += 1
-report(succeeded=have >= 9, mb=150 * have)
+report(succeeded=have >= 9, mb=75 * have)
 for pid in pids:
     os.kill(pid, 9)
     os.waitpid(pid, 0)

@@ -12,7 +12,7 @@ from agentgym.tools.sandbox.limits import Limits
 
 QUICK = Limits(cpu_s=2.0, tree_cpu_s=3.0, wall_s=4.0)
 BRIEF = Limits(cpu_s=0.3, tree_cpu_s=0.6, wall_s=0.8)
-SMALL = replace(QUICK, memory_mb=256)
+SMALL = replace(QUICK, memory_mb=256, tree_memory_mb=384)
 MEMORY = frozenset({Outcome.MEMORY_LIMIT})
 TIME = frozenset({Outcome.CPU_LIMIT, Outcome.WALL_TIMEOUT})
 DISK = frozenset({Outcome.DISK_LIMIT, Outcome.MEMORY_LIMIT})
@@ -185,7 +185,7 @@ ATTACKS = (
     Attack(name="a03_sockets", core=True),
     Attack(name="a04_fork_bomb", watched=True),
     Attack(name="a05_memory_one", ends=MEMORY, limits=SMALL, watched=True),
-    Attack(name="a06_memory_many", ends=MEMORY, watched=True),
+    Attack(name="a06_memory_many", ends=MEMORY, limits=SMALL, watched=True),
     Attack(name="a07_memory_files", ends=DISK),
     Attack(name="a08_cpu_spin", ends=TIME, limits=BRIEF, bare="killed by the timeout"),
     Attack(name="a09_held_pipe", ends=TIME, limits=BRIEF),
@@ -222,7 +222,7 @@ ATTACKS = (
     Attack(name="b18_stdlib"),
     Attack(name="b19_devices"),
     Attack(name="b20_other_abi", ends=frozenset({Outcome.SIGNAL})),
-    Attack(name="b21_comm_spoof", ends=MEMORY),
+    Attack(name="b21_comm_spoof", ends=MEMORY, limits=SMALL),
     Attack(name="b22_hidden_memory", ends=MEMORY | TIME),
     Attack(name="b23_stopped", ends=TIME, limits=BRIEF),
     Attack(name="b24_interpreter", drive=supervisor, bare="no interpreter of cells"),

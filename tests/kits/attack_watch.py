@@ -71,14 +71,16 @@ def _pids() -> list[str]:
 
 def _comm(pid: str) -> bytes:
     try:
-        return Path(f"/proc/{pid}/comm").read_bytes().rstrip(b"\n")
+        with open(f"/proc/{pid}/comm", "rb", buffering=0) as file:
+            return file.read().rstrip(b"\n")
     except OSError:
         return b""
 
 
 def _marked(pid: str, mark: bytes) -> bool:
     try:
-        return _comm(pid).startswith(mark) or mark in Path(f"/proc/{pid}/cmdline").read_bytes()
+        with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+            return _comm(pid).startswith(mark) or mark in file.read()
     except OSError:
         return False
 
