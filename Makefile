@@ -31,4 +31,5 @@ vllm-env:  ## .venv-vllm: vLLM's CPU build and this project, for machines withou
 	python3 .ci/vllm_env.py .venv-vllm
 
 vllm-test:  ## the tests that need vLLM, in that environment
-	.venv-vllm/bin/python -m pytest -m "vllm and not slow" $$(grep -rlF mark.vllm tests --include='test_*.py')
+	.venv-vllm/bin/python -m pytest -m vllm -n 2 --dist loadfile --no-loadscope-reorder \
+		$$(grep -rlF mark.vllm tests --include='test_*.py')

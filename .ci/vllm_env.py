@@ -24,7 +24,7 @@ STUBS = {
     "triton": "99+stub",
     "vllm": f"{VLLM}+cpu",
 }
-TEST_PACKAGES = ("hypothesis>=6.100", "pytest>=8.2", "pytest-asyncio>=0.25")
+TEST_PACKAGES = ("hypothesis>=6.100", "pytest>=8.2", "pytest-asyncio>=0.25", "pytest-xdist>=3.6")
 TORCH_HINT = """
 vLLM's CPU build needs PyTorch's CPU build. Where pip does not find it, say where it is:
   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make vllm-env"""

@@ -21,7 +21,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Nearly all that collecting tests makes is kept: there is nothing to look for.
 gc.disable()
 
-BEGUN_FIRST = ("test_real_model.py", "test_attacks.py", "test_mutations.py", "test_distributed.py")
+BEGUN_FIRST = (
+    "test_real_model.py",
+    "test_attacks.py",
+    "test_mutations.py",
+    "test_distributed.py",
+    "test_two_servers.py",
+    "test_train_faults.py",
+)
 """The longest ones, and those that share what takes long to make: it is made in one process."""
 
 HANDED_CASES = Path(__file__).parent / "cases" / "handed.jsonl"

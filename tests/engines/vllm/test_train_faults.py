@@ -30,7 +30,7 @@ from agentgym.trajectory import read_jsonl
 pytestmark = pytest.mark.vllm
 
 PATIENCE_S = START_S
-TIMEOUT_S = 20.0
+TIMEOUT_S = 10.0
 """For a server, where it will not come back: longer than a step of the model on a busy machine."""
 FIRST, STEPS = 1, 3
 """Steps before something happens, and of the whole run."""

@@ -1,7 +1,4 @@
-"""Two of vLLM's own servers under one engine: one policy, whatever happens to either of them.
-
-Run by hand: `pytest -m "vllm and slow" tests/engines/vllm/test_two_servers.py`.
-"""
+"""Two of vLLM's own servers under one engine: one policy, whatever happens to either of them."""
 
 import asyncio
 import json
