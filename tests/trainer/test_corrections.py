@@ -298,7 +298,12 @@ def test_fresh_data_need_no_pass_of_their_own(
     """The first update computes what the correction compares with; only later parts are scored."""
     trainer = Counted(
         make_model(),
-        make_args(rollout_correction=mode, skip_zero_advantage=False, **settings),
+        make_args(
+            rollout_correction=mode,
+            skip_zero_advantage=False,
+            max_completion_length=8,
+            **settings,
+        ),
         env=words_env,
         renderer=chatty,
         processing_class=tokenizer,
