@@ -106,10 +106,14 @@ async def test_only_what_is_asked_for_ends_a_turn(local: Local) -> None:
     assert (stopped.token_ids, stopped.finish_reason) == (free.token_ids[: first + 1], "stop")
 
 
+HALF_A_CHARACTER = "\ufffd"
+
+
 async def test_a_stop_string_ends_the_turn_with_the_token_that_completes_it(local: Local) -> None:
     decode = load_tokenizer(str(POLICY)).decode
     free = await local.ask(PROMPT, max_tokens=30)
-    stop = str(decode(free.token_ids[10:13])).strip()
+    said = (str(decode(free.token_ids[n : n + 3])).strip() for n in range(10, 28))
+    stop = next(text for text in said if text and HALF_A_CHARACTER not in text)
     stopped = await local.ask(PROMPT, max_tokens=30, stop=("never", stop))
 
     kept = next(n for n in range(1, 31) if stop in decode(free.token_ids[:n]))
