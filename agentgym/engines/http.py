@@ -8,6 +8,7 @@ same moment.
 
 import asyncio
 import json
+import logging
 import math
 import random
 import time
@@ -21,6 +22,7 @@ import aiohttp
 
 from agentgym.errors import ConfigError, EngineError
 
+_log = logging.getLogger(__name__)
 _FIRST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 60.0
 _CALLERS_FAULT = {401, 403, 404}
@@ -178,6 +180,7 @@ class JsonClient:
         self._pace = _Pace(patience.between_s)
         self._link: _Link | None = None
         self._left: list[_Link] = []
+        self._is_silent = False
 
     @property
     def url(self) -> str:
@@ -195,13 +198,24 @@ class JsonClient:
         async with link.slots:
             for attempt in range(self._patience.max_retries + 1):
                 try:
-                    return await self._attempt(link.session, path, body)
+                    answer = await self._attempt(link.session, path, body)
                 except AskAgainError as error:
                     failure, wait_s = error, error.wait_s
+                    self._tell_of(error)
+                else:
+                    self._is_silent = False
+                    return answer
                 if attempt < self._patience.max_retries:
                     await asyncio.sleep(pause_s(attempt) if wait_s is None else wait_s)
         tries = self._patience.max_retries + 1
         raise EngineError(f"{self._url}: {failure}; gave up after {tries} attempts")
+
+    def _tell_of(self, error: AskAgainError) -> None:
+        """Once, until it answers: many may ask it at the same time."""
+        if isinstance(error, UnreachableError) and not self._is_silent:
+            self._is_silent = True
+            retries = self._patience.max_retries
+            _log.warning("%s: %s; up to %d more attempts", self._url, error, retries)
 
     async def post_once(self, path: str, body: Mapping[str, Any]) -> Any:
         """The answer to one attempt; its deadline is `timeout_s`.

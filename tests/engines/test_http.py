@@ -224,3 +224,25 @@ async def test_requests_of_all_kinds_share_the_places(
     await asyncio.gather(*[way("/x", {}) for way in ways for _ in range(5)])
 
     assert peak == 3
+
+
+async def test_a_server_that_is_silent_is_told_of_once(
+    serve: Callable[..., Awaitable[JsonClient]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not by each of those that ask it again; once more after it has answered."""
+    deaf = 0
+
+    async def often_deaf(request: web.Request) -> web.StreamResponse:
+        nonlocal deaf
+        deaf += 1
+        return await hang_up(request) if deaf <= 4 else web.json_response("here")
+
+    client = await serve(often_deaf, max_retries=2)
+    assert await asyncio.gather(*[client.post("/", {}) for _ in range(4)]) == ["here"] * 4
+    deaf = 3
+    assert await client.post("/", {}) == "here"
+
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first.startswith(f"{client.url}: ServerDisconnectedError")
+    assert first.endswith("; up to 2 more attempts")
+    assert second == first
