@@ -11,7 +11,7 @@ from agentgym.envs.code.grading import AssertTest, CallTest, StdioTest
 from agentgym.tools.sandbox.limits import Limits
 
 LIMITS = Limits(cpu_s=1.0, wall_s=4.0)
-QUICK = Limits(cpu_s=0.3)
+QUICK = Limits(cpu_s=0.15)
 SHORT = Limits(cpu_s=0.5, wall_s=0.1)
 MODES = {
     "stdio": StdioTest(stdin="3\n", expected="10"),

@@ -30,7 +30,7 @@ def task_of(name: str, seed: int = 0) -> Task:
 
 
 async def passed(task: Task, said: str | Message, *, level: str | None) -> float:
-    env = CodeEnv()
+    env = CodeEnv(limits={"cpu_s": 1.0, "wall_s": 2.0})
     env.sandbox_provider = provider(level)
     await env.areset(seed=0, options={"task": task})
     _, reward, _, _, info = await env.astep(said)

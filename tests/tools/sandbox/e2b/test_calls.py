@@ -25,6 +25,7 @@ from agentgym.tools.sandbox.limits import Limits
 
 pytestmark = pytest.mark.slow
 
+SILENCE_S = 3.0
 COUNT = "[open('runs', 'a').write('x'), len(open('runs').read())][1]"
 
 
@@ -40,7 +41,7 @@ async def service() -> AsyncIterator[StandIn]:
 
 @pytest.fixture
 async def sandbox(service: StandIn) -> AsyncIterator[E2BSandbox]:
-    terms = Terms(silence_s=5, request_s=10)
+    terms = Terms(silence_s=SILENCE_S, request_s=10)
     provider = E2BProvider(terms=terms, per_second=100, **service.settings)
     yield await provider.open()
     await provider.aclose()
@@ -142,7 +143,7 @@ async def test_a_cell_stopped_in_time_keeps_its_names(sandbox: E2BSandbox):
 @pytest.mark.slow
 async def test_a_long_call_is_not_taken_for_a_dead_machine(sandbox: E2BSandbox):
     """The bridge is heard every now and then, while the code says nothing."""
-    result = await sandbox.run_cell("import time; time.sleep(6); 'done'")
+    result = await sandbox.run_cell(f"import time; time.sleep({1.2 * SILENCE_S}); 'done'")
 
     assert result.value == "done"
     assert result.attempts == 1
