@@ -37,6 +37,20 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def server_of(url: str) -> tuple[str, int | None, str]:
+    """What two URLs of one server have in common: all names of the loopback are one.
+
+    Raises:
+        ConfigError: it is no URL.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise ConfigError(f"{url!r} is no URL of a server: {error}") from error
+    return "loopback" if is_loopback(host) else host, port, parts.path.rstrip("/")
+
+
 def address_towards(urls: Sequence[str]) -> str:
     """By which the servers at `urls` reach this machine: loopback only if all of them are on it."""
     found = [source_address(str(urlsplit(url).hostname)) for url in urls]

@@ -66,6 +66,8 @@ def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--server-url http://x:1/v1", "--server-url http://x:1/v1: give the address without /v1"),
         ("--server-url nowhere", "'nowhere' must begin with http://"),
         ("--server-url http://x:1 http://x:1", "need one or more servers, each once"),
+        ("--server-url http://x:nine", "'http://x:nine' is no URL of a server"),
+        ("--server-url http://localhost:1 http://127.0.0.1:1/", "one or more servers, each once"),
         ("--server-url http://x:1 --server-key-variable NO_KEY_HERE", "NO_KEY_HERE: it is not set"),
         ("--server-url http://127.0.0.1:9 --server-timeout 0.3", "start one with `agentgym serve"),
     ],
