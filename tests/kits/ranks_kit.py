@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import warm_kit
-from ports_kit import free_port
+
+from agentgym.engines.vllm.ports import free_port
 
 TIMEOUT_S = 600.0
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}

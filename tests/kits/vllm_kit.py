@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 import torch
 import warm_kit
-from ports_kit import free_port
 from warm_kit import Process
 
+from agentgym.engines.vllm.ports import free_port
 from agentgym.engines.vllm.server_command import ServerSettings, server_argv, server_environment
 from agentgym.engines.vllm.transfer import Sender
 from agentgym.testing import byte_tokenizer

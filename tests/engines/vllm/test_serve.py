@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import torch
-from ports_kit import free_port
 from vllm_kit import START_S, tiny_model
 
 from agentgym.cli import main
@@ -23,6 +22,7 @@ from agentgym.commands.serve import ServeConfig
 from agentgym.config import load
 from agentgym.engines.vllm.guard import Guard
 from agentgym.engines.vllm.launching import Launch, run_server
+from agentgym.engines.vllm.ports import free_port
 from agentgym.engines.vllm.server_command import ServerSettings, server_argv, server_environment
 from agentgym.errors import EngineError
 
