@@ -1,7 +1,5 @@
 """What a guess tells about the hidden word, letter by letter."""
 
-from collections import Counter
-
 PLACED, ELSEWHERE, ABSENT = "G", "Y", "-"
 MARKS = PLACED + ELSEWHERE + ABSENT
 
@@ -12,13 +10,13 @@ def feedback(guess: str, secret: str) -> str:
     `G` where the letter is in place. Of the other letters of the secret, each is matched by at most
     one letter of the guess, from the left: those get `Y`, all others `-`.
     """
-    unmatched = Counter(s for g, s in zip(guess, secret, strict=True) if g != s)
+    unmatched = [s for g, s in zip(guess, secret, strict=True) if g != s]
     marks = []
     for letter, hidden in zip(guess, secret, strict=True):
         if letter == hidden:
             marks.append(PLACED)
-        elif unmatched[letter] > 0:
-            unmatched[letter] -= 1
+        elif letter in unmatched:
+            unmatched.remove(letter)
             marks.append(ELSEWHERE)
         else:
             marks.append(ABSENT)
