@@ -16,9 +16,19 @@ from agentgym.errors import AgentGymError, UsageError
 from agentgym.registry import Registry
 
 COMMANDS: Registry[Command] = Registry("command")
-NAMES = ("train", "rollout", "check", "envs", "tools", "new", "serve", "serve-env", "doctor")
-"""In the order of the overview."""
-for _name in NAMES:
+OVERVIEW = {
+    "train": "Train a policy on an environment by reinforcement learning.",
+    "rollout": "Play an environment without training, and look at the trajectories.",
+    "check": "Check that an environment can be trusted; needs no model.",
+    "envs": "List the registered environments.",
+    "tools": "List the registered tools.",
+    "new": "Begin a package with an environment or a tool of your own.",
+    "serve": "Serve a model with vLLM, for training and for rollouts.",
+    "serve-env": "Serve an environment over HTTP and WebSocket (OpenEnv protocol).",
+    "doctor": "Say what this machine can run: engines, sandboxes, libraries, accelerators.",
+}
+"""What the config of each command says first, here because importing all of them takes a second."""
+for _name in OVERVIEW:
     COMMANDS.register(_name, f"agentgym.commands.{_name.replace('-', '_')}:COMMAND")
 
 USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
@@ -84,9 +94,7 @@ def run(arguments: list[str]) -> int:
 
 def _overview() -> str:
     lines = ["usage: agentgym COMMAND [FILE.yaml ...] [--flag value ...]", "", "commands:"]
-    for name in NAMES:
-        summary = (COMMANDS.get(name).config.__doc__ or "").split("\n")[0]
-        lines.append(f"  {name:<9} {summary}")
+    lines += [f"  {name:<9} {summary}" for name, summary in OVERVIEW.items()]
     return "\n".join([*lines, "", "`agentgym COMMAND --help` lists the settings of a command."])
 
 

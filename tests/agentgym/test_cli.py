@@ -73,8 +73,11 @@ def test_help_names_every_command(run):
     """The first thing that is typed."""
     code, out, _ = run("--help")
 
+    said = {name: COMMANDS.get(name).config.__doc__ or "" for name in COMMANDS.names()}
     assert code == 0
-    assert all(f"  {name} " in out for name in COMMANDS.names())
+    assert {line for line in out.splitlines() if line.startswith("  ")} == {
+        f"  {name:<9} {text.splitlines()[0]}" for name, text in said.items()
+    }
     assert run() == (0, out, "")
 
 
@@ -95,6 +98,17 @@ def test_every_setting_has_help(name: str, capsys: pytest.CaptureFixture[str]):
 
 def typed_as(field: str, arguments: tuple[str, ...]) -> str:
     return field.upper() if field in arguments else flag_of(field)
+
+
+def test_the_overview_loads_no_command():
+    """It comes at once."""
+    code = (
+        "import sys; from agentgym.cli import main; main(['--help'])\n"
+        "sys.exit(str({'numpy', 'gymnasium', 'aiohttp'} & set(sys.modules) or ''))"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert process.stderr.strip() == ""
 
 
 def test_lists_and_help_load_no_torch():
