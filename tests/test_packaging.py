@@ -90,14 +90,6 @@ def test_the_links_lead_to_the_folders() -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_file_once(checkout: Path, tmp_path: Path) -> None:
-    """Data files and new sub-packages are the ones that a build forgets."""
-    wheel = build("wheel", checkout, tmp_path / "dist")
-
-    assert contents(wheel) == installed_names(project_files())
-
-
-@pytest.mark.slow
 def test_the_sdist_holds_every_file_once_and_makes_the_same_wheel(
     checkout: Path, tmp_path: Path
 ) -> None:
@@ -114,11 +106,15 @@ def test_the_sdist_holds_every_file_once_and_makes_the_same_wheel(
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_works_away_from_the_checkout(
+def test_the_wheel_holds_every_file_once_and_works_away_from_the_checkout(
     checkout: Path, fresh_venv: Path, tmp_path: Path
 ) -> None:
-    """The command and the packages come from the installation alone."""
+    """Data files and new sub-packages are the ones that a build forgets.
+
+    The command and the packages come from the installation alone.
+    """
     wheel = build("wheel", checkout, tmp_path / "dist")
+    assert contents(wheel) == installed_names(project_files())
     install(fresh_venv, wheel)
     where = run(
         fresh_venv / "bin/python",

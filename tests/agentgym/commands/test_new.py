@@ -61,9 +61,10 @@ def test_an_installed_package_passes_the_check_and_its_own_tests(package: Path) 
     offline = ("--no-deps", "--no-build-isolation", "--no-index")
     run("pip", "install", *offline, "--target", site, package, cwd=package.parent)
     flag = ["--tool"] if package.name == KINDS["tool"] else []
+    size = [] if flag else ["--tasks", "2"]
     path = {"PYTHONPATH": str(site)}
 
-    out = run("agentgym", "check", package.name, *flag, cwd=site, **path)
+    out = run("agentgym", "check", package.name, *flag, *size, cwd=site, **path)
     listed = run("agentgym", "tools" if flag else "envs", "--names", cwd=site, **path)
     tested = run("pytest", "-q", "-p", "no:cacheprovider", cwd=package)
 
