@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from confine_kit import KERNEL_ABI, Decoys
@@ -215,3 +216,30 @@ ATTACKS = [
 ]
 NOT_EVERYWHERE = (set_attribute, make_user_namespace, add_key, pin)
 """What some file systems, kernels and containers refuse by themselves."""
+
+FILE_ATTACKS: dict[str, Callable[[Decoys], Any]] = {
+    "read": lambda d: d.file.read_text(),
+    "list": lambda d: os.listdir(d.outside),
+    "write": lambda d: d.file.write_text("x"),
+    "create": lambda d: (d.outside / "new").write_text("x"),
+    "make a folder": lambda d: (d.outside / "new").mkdir(),
+    "delete": lambda d: d.file.unlink(),
+    "rename": lambda d: d.file.rename(d.outside / "other"),
+    "move in": lambda d: d.file.rename("stolen"),
+    "link in": lambda d: os.link(d.file, "stolen"),
+    "move out": lambda d: (Path("mine").write_text("x"), os.rename("mine", d.outside / "mine")),
+    "through a link": lambda d: (os.symlink(d.file, "link"), Path("link").read_text()),
+    "write what is read": lambda d: d.book.write_text("x"),
+    "through /proc": lambda d: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+    "by an open path": lambda d: os.read(
+        os.open(f"/proc/self/fd/{os.open(d.file, os.O_PATH)}", os.O_RDONLY), 9
+    ),
+    "make a device": lambda d: os.mknod("null", 0o600 | 0o020000, os.makedev(1, 3)),
+    "a disk": lambda d: os.open("/dev/vda", os.O_RDONLY),
+    "a terminal": lambda d: os.open("/dev/ptmx", os.O_RDWR),
+}
+
+
+def attack_files(name: str, d: Decoys) -> Any:
+    """One of them."""
+    return FILE_ATTACKS[name](d)

@@ -6,12 +6,21 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confine_attacks_kit import ATTACKS, NOT_EVERYWHERE, PERMISSIVE_ABI, Attack, call
+from confine_attacks_kit import (
+    ATTACKS,
+    FILE_ATTACKS,
+    NOT_EVERYWHERE,
+    PERMISSIVE_ABI,
+    Attack,
+    attack_files,
+    call,
+)
 from confine_kit import KERNEL_ABI, Decoys, Wall, confined
+from confine_thin_kit import confined_thin
 
 from agentgym.tools.sandbox.inside import landlock
 from agentgym.tools.sandbox.inside.confine import Confinement
@@ -33,7 +42,7 @@ attacks = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.n
 
 def harm(attack: Attack, decoys: Decoys, wall: Wall) -> list[str]:
     before = decoys.state()
-    told = confined(attack.run, decoys, wall)
+    told = confined_thin(attack.run, decoys, wall)
     after = decoys.state()
     changed = [name for name in after if after[name] != before.get(name)]
     words = [told.text] if told.text.strip("'").isalpha() and told.text[0] == "'" else []
@@ -107,34 +116,11 @@ def test_the_runner_survives_its_own_user(whom: str, decoys: Decoys):
         assert not confined(attack, fresh, open_wall).runner_lives
 
 
-FILE_ATTACKS: dict[str, Callable[[Decoys], Any]] = {
-    "read": lambda d: d.file.read_text(),
-    "list": lambda d: os.listdir(d.outside),
-    "write": lambda d: d.file.write_text("x"),
-    "create": lambda d: (d.outside / "new").write_text("x"),
-    "make a folder": lambda d: (d.outside / "new").mkdir(),
-    "delete": lambda d: d.file.unlink(),
-    "rename": lambda d: d.file.rename(d.outside / "other"),
-    "move in": lambda d: d.file.rename("stolen"),
-    "link in": lambda d: os.link(d.file, "stolen"),
-    "move out": lambda d: (Path("mine").write_text("x"), os.rename("mine", d.outside / "mine")),
-    "through a link": lambda d: (os.symlink(d.file, "link"), Path("link").read_text()),
-    "write what is read": lambda d: d.book.write_text("x"),
-    "through /proc": lambda d: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
-    "by an open path": lambda d: os.read(
-        os.open(f"/proc/self/fd/{os.open(d.file, os.O_PATH)}", os.O_RDONLY), 9
-    ),
-    "make a device": lambda d: os.mknod("null", 0o600 | 0o020000, os.makedev(1, 3)),
-    "a disk": lambda d: os.open("/dev/vda", os.O_RDONLY),
-    "a terminal": lambda d: os.open("/dev/ptmx", os.O_RDWR),
-}
-
-
 @pytest.mark.parametrize("name", FILE_ATTACKS)
 def test_files_outside_are_closed(name: str, decoys: Decoys):
     """Though the user that the code has owns them."""
     before = decoys.state()
-    told = confined(FILE_ATTACKS[name], decoys)
+    told = confined_thin(partial(attack_files, name), decoys)
 
     assert told.text in {"EACCES", "EXDEV", "EPERM", "ENOENT", "ENXIO"}
     assert decoys.state() == before
