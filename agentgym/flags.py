@@ -49,8 +49,11 @@ def parse_flags(config_class: type[Config], argv: Sequence[str], *, prog: str) -
     fields = config_class.model_fields
     if unknown:
         flag = unknown[0].split("=")[0]
-        elsewhere = config_class.elsewhere.get(flag)
-        known = [flag_of(name) for name in fields if name != config_class.passed_on]
+        bare = {flag_of(name): f"give {name.upper()} without it" for name in config_class.arguments}
+        elsewhere = {**bare, **config_class.elsewhere}.get(flag)
+        known = [
+            flag_of(n) for n in fields if n != config_class.passed_on and flag_of(n) not in bare
+        ]
         hint = _near_flag(flag, known) if elsewhere is None else f": {elsewhere}"
         raise ConfigError(f"unknown flag {flag!r}{_after_dashes(config_class)}{hint}")
     typed = vars(namespace)

@@ -196,7 +196,7 @@ def test_arguments_are_given_by_position_and_flags_stand_anywhere():
         ([], "KIND is required"),
         (["dog", "x"], "COUNT x: should be a valid integer"),
         (["dog", "1", "2"], "unknown flag '2'"),
-        (["--kind", "dog"], "unknown flag '--kind'"),
+        (["--kind", "dog"], "unknown flag '--kind': give KIND without it"),
     ],
 )
 def test_a_wrong_argument_is_named_as_help_shows_it(argv: list[str], words: str):
