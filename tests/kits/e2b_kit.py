@@ -30,6 +30,8 @@ from agentgym.tools.sandbox.base import SandboxSpec
 from agentgym.tools.sandbox.walls.launch import Launcher
 
 KEY = "e2b_" + "0" * 40
+# Read when the SDK is imported: a stand-in that no longer listens will not come back.
+os.environ.setdefault("E2B_CONNECTION_RETRIES", "0")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from agentgym.testing import byte_tokenizer
 from agentgym.tools.sandbox.base import SandboxProvider
 from agentgym.trajectory import Budget, RolloutOutput, RolloutRequest
 
-NUM, CELLS, HOSTILE_EVERY = 40, 9, 10
+NUM, CELLS, HOSTILE_EVERY = 30, 9, 10
 HOSTILE_CELLS = [
     "import os\nwhile True: os.fork()",
     "x = []\nwhile True: x.append(bytearray(10**7))",

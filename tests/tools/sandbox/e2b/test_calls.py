@@ -49,8 +49,7 @@ async def sandbox(service: StandIn) -> AsyncIterator[E2BSandbox]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little time for the tries and between them, for tests in which all of them fail."""
-    monkeypatch.setattr("agentgym.tools.sandbox.e2b.pace.BASE_S", 0.02)
+    """Little time for the tries, for tests in which all of them fail."""
     monkeypatch.setattr("agentgym.tools.sandbox.e2b.machine._PROBE_S", 1.0)
 
 
