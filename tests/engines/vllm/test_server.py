@@ -28,6 +28,8 @@ from agentgym.engines.weights import WeightsLostError
 from agentgym.errors import ConfigError, EngineError, OutageError
 
 GENERATE = "/inference/v1/generate"
+BRIEF = replace(SHORT, gone_s=0.4)
+"""For a server that does not come back."""
 __all__ = ["fake"]
 
 
@@ -127,12 +129,12 @@ async def test_a_busy_server_is_asked_again_when_it_says(fake: FakeVllm) -> None
 async def test_a_server_that_gives_no_turn_is_an_outage(fake: FakeVllm, fault: Fault) -> None:
     """Whatever it says of its health: what it still gave would be a biased part of a window."""
     fake.always[GENERATE] = fault
-    async with engine_over(fake) as engine:
+    async with engine_over(fake, deadlines=BRIEF) as engine:
         started = time.monotonic()
         with pytest.raises(OutageError, match=f"{fake.url}: .*; gave up"):
             await ask(engine)
 
-    assert time.monotonic() - started < SHORT.gone_s + 3
+    assert time.monotonic() - started < BRIEF.gone_s + 4
 
 
 async def test_a_server_that_is_full_for_ever_is_an_outage(fake: FakeVllm) -> None:
@@ -231,14 +233,14 @@ async def test_a_server_that_hangs_is_not_waited_for(fake: FakeVllm) -> None:
 
 
 async def test_the_only_server_hangs(fake: FakeVllm) -> None:
-    async with engine_over(fake) as engine:
+    async with engine_over(fake, deadlines=BRIEF) as engine:
         await engine.connect()
         fake.always |= {GENERATE: silence, "/weight_info": silence, "/health": silence}
         started = time.monotonic()
         with pytest.raises(OutageError, match="was not there within"):
             await ask(engine)
 
-    assert time.monotonic() - started < SHORT.hung_s * 2 + SHORT.gone_s + 2
+    assert time.monotonic() - started < BRIEF.hung_s * 2 + BRIEF.gone_s + 3
 
 
 async def test_a_slow_turn_at_a_server_that_answers_is_waited_for(fake: FakeVllm) -> None:
