@@ -294,6 +294,12 @@ class TestWeights:
 
 
 @pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is silent for good is not given a last second."""
+    monkeypatch.setattr("agentgym.engines.vllm.health._LAST_S", 0.5)
+
+
+@pytest.fixture
 async def fake() -> AsyncIterator[FakeVllm]:
     async with running(FakeVllm()) as server:
         yield server

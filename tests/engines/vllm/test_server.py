@@ -16,6 +16,7 @@ from vllm_protocol_kit import (
     cut,
     engine_over,
     fake,
+    hasty,
     reply_of,
     running,
     silence,
@@ -30,7 +31,7 @@ from agentgym.errors import ConfigError, EngineError, OutageError
 GENERATE = "/inference/v1/generate"
 BRIEF = replace(SHORT, gone_s=0.4)
 """For a server that does not come back."""
-__all__ = ["fake"]
+__all__ = ["fake", "hasty"]
 
 
 async def settle(server: FakeVllm) -> None:
@@ -232,6 +233,7 @@ async def test_a_server_that_hangs_is_not_waited_for(fake: FakeVllm) -> None:
     assert len({answer.token_ids for answer in answers}) == 1
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_the_only_server_hangs(fake: FakeVllm) -> None:
     async with engine_over(fake, deadlines=BRIEF) as engine:
         await engine.connect()

@@ -17,6 +17,7 @@ from vllm_protocol_kit import (
     cut,
     engine_over,
     fake,
+    hasty,
     running,
     silence,
     two_servers,
@@ -31,7 +32,7 @@ GENERATE = "/inference/v1/generate"
 BRIEF = replace(SHORT, gone_s=0.4, update_s=30)
 """For a server that does not come back."""
 DEAD = dict.fromkeys((GENERATE, "/health", "/weight_info"), cut)
-__all__ = ["fake"]
+__all__ = ["fake", "hasty"]
 
 
 async def many(engine: VllmServerEngine, num: int = 50) -> list[Generation | BaseException]:
@@ -213,6 +214,7 @@ async def test_an_update_says_what_it_waits_for(
     assert "does not answer" in caplog.text
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("path", ["/start_weight_update", "/update_weights"])
 async def test_an_update_does_not_wait_for_a_server_that_went_silent_in_it(
     fake: FakeVllm, path: str, caplog: pytest.LogCaptureFixture
@@ -243,6 +245,7 @@ async def test_an_update_that_takes_long_is_no_outage(
     assert not caplog.records
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_a_server_that_goes_silent_in_the_swap_is_given_up(fake: FakeVllm) -> None:
     async def hang(request: web.Request) -> web.StreamResponse:
         fake.always["/health"] = silence
