@@ -135,6 +135,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--who", nargs="+", default=[ANYONE, ROOT])
     parser.add_argument("--only", default="")
+    parser.add_argument("--backend", default="")
     parser.add_argument("--hold", choices=LIFELINES, help="sandboxes that nothing ends")
     options = parser.parse_args(arguments)
     if options.hold:
@@ -146,7 +147,8 @@ def main(arguments: Sequence[str]) -> None:
     os.chdir(folder)
     _import_what_is_not_mutated()
     for mutation in MUTATIONS:
-        if mutation.needs in options.who and options.only in mutation.name:
+        chosen = options.backend in mutation.backend and options.only in mutation.name
+        if mutation.needs in options.who and chosen:
             print(json.dumps({"name": name_of(mutation), **_fork(mutation)}), flush=True)
     subprocess.run(["rm", "-rf", folder], check=False)
 
