@@ -1,5 +1,6 @@
 """`agentgym serve`: what it refuses, who may talk to the server, and how it ends."""
 
+import json
 import os
 import signal
 import subprocess
@@ -206,10 +207,27 @@ def status(url: str, token: str = "") -> int:
         return error.code
 
 
+def lengths_of_turns(url: str, token: str) -> list[int]:
+    """Tokens that are sampled after prompts of one, two and three."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    found = []
+    for length in (1, 2, 3):
+        sampling = {"max_tokens": 4, "ignore_eos": True}
+        body = json.dumps({"token_ids": [7] * length, "sampling_params": sampling}).encode()
+        request = urllib.request.Request(f"{url}/inference/v1/generate", body, headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found.append(len(json.load(answer)["choices"][0]["token_ids"]))
+    return found
+
+
 @pytest.mark.vllm
-def test_a_server_starts_guards_itself_and_ends(tmp_path: Path) -> None:
-    """With a key of its own making, for others to reach; a signal takes all of it down."""
-    model, port, key = tiny_model(tmp_path / "model"), free_port(), tmp_path / "key"
+def test_a_server_starts_guards_itself_samples_and_ends(tmp_path: Path) -> None:
+    """With a key of its own making, for others to reach; a signal takes all of it down.
+
+    A small model in bfloat16 and short prompts: the first that use the tile unit of a CPU.
+    """
+    model = tiny_model(tmp_path / "model", dtype="bfloat16")
+    port, key = free_port(), tmp_path / "key"
     small = ["--kv-cache-gb", "0.05", "--max-context", "128", "--threads", "1"]
     public = ["--host", "0.0.0.0", "--port", str(port), "--key-file", str(key)]
     url = f"http://127.0.0.1:{port}"
@@ -220,6 +238,7 @@ def test_a_server_starts_guards_itself_and_ends(tmp_path: Path) -> None:
         token = key.read_text().strip()
         refused = {path: status(url + path) for path in ENDPOINTS}
         allowed = [status(f"{url}{path}", token) for path in ("/v1/models", "/weight_info")]
+        lengths = lengths_of_turns(url, token)
         shown = Path(f"/proc/{process.pid}/cmdline").read_text()
         process.send_signal(signal.SIGTERM)
         code = process.wait(40)
@@ -227,6 +246,7 @@ def test_a_server_starts_guards_itself_and_ends(tmp_path: Path) -> None:
     assert said == f"serving {model} at {url}\n"
     assert set(refused.values()) == {401}, refused
     assert allowed == [200, 200]
+    assert lengths == [4, 4, 4]
     assert key.stat().st_mode & 0o777 == 0o600
     assert token not in shown
     assert code == 0
