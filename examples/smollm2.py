@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +39,9 @@ def download(folder: Path) -> Path:
 
 def convert(gguf: Path, out: Path) -> None:
     """Write the weights, dequantised, and the tokenizer as an ordinary checkpoint."""
-    import gguf as library
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    # Transformers reads the file three times, and looks the names up anew for every module.
-    library.GGUFReader = cache(library.GGUFReader)
-    library.get_tensor_name_map = cache(library.get_tensor_name_map)
     source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     tokenizer = AutoTokenizer.from_pretrained(**source)
     model: Any = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
