@@ -1,23 +1,18 @@
 """The servers that share one policy."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from agentgym.deadlines import together
 from agentgym.engines.http import JsonClient, UnreachableError
 from agentgym.engines.vllm.health import Facts
-from agentgym.engines.vllm.ports import is_loopback
 from agentgym.engines.vllm.presence import Presence
 from agentgym.engines.vllm.watch import Watch
 
 T = TypeVar("T")
 
-_PORTS = {"http": 80, "https": 443}
-_LOOPBACK = "127.0.0.1"
 _FROM_FINE_TO_COARSE = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -94,19 +89,6 @@ async def _on_one(server: Server, action: Callable[[Server], Awaitable[T]]) -> T
         if server.url in str(error):
             raise
         raise UnreachableError(f"{server.url}: {error}") from error
-
-
-def place_of(url: str) -> str:
-    """A name for a server that it has on every machine, however its URL is written.
-
-    What loopback leads to is another server on each.
-    """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    is_local = is_loopback(host)
-    address = f"{_LOOPBACK if is_local else host}:{parts.port or _PORTS[parts.scheme]}"
-    place = f"{parts.scheme}://{address}{parts.path.rstrip('/')}"
-    return f"{place} of {socket.gethostname()}" if is_local else place
 
 
 def coarsest(dtypes: Iterable[str]) -> str:

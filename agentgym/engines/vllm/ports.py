@@ -8,6 +8,9 @@ from urllib.parse import urlsplit
 
 from agentgym.errors import ConfigError
 
+_PORTS = {"http": 80, "https": 443}
+_LOOPBACK = "127.0.0.1"
+
 
 def free_port(host: str = "127.0.0.1") -> int:
     """One that is free now; another process may take it before it is used."""
@@ -37,18 +40,23 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def server_of(url: str) -> tuple[str, int | None, str]:
-    """What two URLs of one server have in common: all names of the loopback are one.
+def place_of(url: str) -> str:
+    """A name for a server that it has on every machine, however its URL is written.
+
+    What loopback leads to is another server on each.
 
     Raises:
         ConfigError: it is no URL.
     """
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
+        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
     except ValueError as error:
         raise ConfigError(f"{url!r} is no URL of a server: {error}") from error
-    return "loopback" if is_loopback(host) else host, port, parts.path.rstrip("/")
+    is_local = is_loopback(host)
+    address = f"{_LOOPBACK if is_local else host}:{port}"
+    place = f"{parts.scheme}://{address}{parts.path.rstrip('/')}"
+    return f"{place} of {socket.gethostname()}" if is_local else place
 
 
 def address_towards(urls: Sequence[str]) -> str:

@@ -14,9 +14,10 @@ from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.http import FailedCallError, JsonClient
 from agentgym.engines.promises import is_about_a_constraint
 from agentgym.engines.vllm.adapters import Adapters, loaded_names
-from agentgym.engines.vllm.fleet import Server, coarsest, on_all, place_of
+from agentgym.engines.vllm.fleet import Server, coarsest, on_all
 from agentgym.engines.vllm.health import Facts, label_of, look
 from agentgym.engines.vllm.policy import Policy, version_of
+from agentgym.engines.vllm.ports import place_of
 from agentgym.engines.vllm.presence import Presence
 from agentgym.engines.vllm.replies import ConstraintRefusedError
 from agentgym.engines.vllm.routing import Router

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentgym.engines.http import Patience
-from agentgym.engines.vllm.ports import server_of
+from agentgym.engines.vllm.ports import place_of
 from agentgym.errors import ConfigError
 
 
@@ -70,7 +70,7 @@ class VllmServers:
         Raises:
             ConfigError: no server, or one twice.
         """
-        if not self.urls or len({server_of(url) for url in self.urls}) != len(self.urls):
+        if not self.urls or len({place_of(url) for url in self.urls}) != len(self.urls):
             raise ConfigError(f"urls={list(self.urls)}: need one or more servers, each once")
         if self.concurrency < 1:
             raise ConfigError(f"concurrency={self.concurrency}: need at least 1")

@@ -14,7 +14,8 @@ from vllm_protocol_kit import (
     two_servers,
 )
 
-from agentgym.engines.vllm.fleet import coarsest, place_of
+from agentgym.engines.vllm.fleet import coarsest
+from agentgym.engines.vllm.ports import place_of
 from agentgym.errors import EngineError
 
 __all__ = ["fake"]
