@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
@@ -170,9 +169,16 @@ class _Server:
         return number
 
 
-@cache
+_servers: dict[tuple[str, ...], _Server] = {}
+_starting = threading.Lock()
+
+
 def _server(imported: tuple[str, ...]) -> _Server:
-    return _Server(imported)
+    """The same for whoever asks, also at the same time."""
+    with _starting:
+        if imported not in _servers:
+            _servers[imported] = _Server(imported)
+        return _servers[imported]
 
 
 def _serve(control: socket.socket) -> dict[str, Any]:
