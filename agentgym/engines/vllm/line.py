@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from agentgym.errors import EngineError, boundary
+from agentgym.threads import Worker
 
 ABSENT = "the servers did not join the transfer"
 LOST = "weights did not get through to the servers"
@@ -21,6 +22,7 @@ _OVER = "over"
 _LOOK_S = 0.5
 """How often those who wait ask whether the trainer is still there."""
 _SHORTEST_S, _LONGEST_S = 0.0001, 0.005
+_ABORT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,11 @@ class Line:
             raise
 
     def cut(self) -> None:
-        """Leave, from any thread; whoever waits for this member fails. The trainer's takes all."""
+        """Leave, from any thread; whoever waits for this member fails. The trainer's takes all.
+
+        A group may wait for the deadline of a broadcast under way before it ends; nobody waits for
+        that.
+        """
         self._is_cut = True
         if self._seat.rank == 0:
             with suppress(RuntimeError):
@@ -116,9 +122,12 @@ class Line:
         self._abort()
 
     def _abort(self) -> None:
-        group, self._group = self._group, None
-        if group is not None:
-            group.abort()
+        groups, self._group = [self._group], None
+        leaving = Worker()
+        left = leaving.submit(lambda: _end(groups.pop()))
+        leaving.stop()
+        with suppress(RuntimeError, TimeoutError):
+            left.result(_ABORT_S)
 
     def _wait(self, is_done: Callable[[], bool], problem: str) -> None:
         ends = time.monotonic() + self._seat.timeout_s
@@ -142,6 +151,12 @@ class Line:
             raise EngineError(f"{problem}: the trainer is gone") from error
         if is_over:
             raise EngineError(f"{problem}: the trainer has left")
+
+
+def _end(group: Any) -> None:
+    """Abort and free it: this is the last that knows it."""
+    if group is not None:
+        group.abort()
 
 
 def meeting_place(host: str, port: int, *, is_host: bool, timeout_s: float) -> Any:

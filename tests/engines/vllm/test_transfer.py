@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -252,6 +253,43 @@ async def test_workers_do_not_wait_for_others_that_never_join() -> None:
 
     with pytest.raises(EngineError, match=r"did not join the transfer: the trainer has left"):
         await asyncio.wait_for(worker, 5)
+
+
+class Clinging:
+    """Like gloo in a broadcast that nobody ends: a group is gone only after its deadline."""
+
+    on_gpu = False
+
+    def __init__(self) -> None:
+        self.deadline = threading.Event()
+
+    def join(self, store: Any, seat: Seat) -> Any:
+        return _GoneLate(self.deadline)
+
+
+class _GoneLate:
+    def __init__(self, deadline: threading.Event) -> None:
+        self.deadline = deadline
+
+    def abort(self) -> None: ...
+
+    def __del__(self) -> None:
+        self.deadline.wait(20)
+
+
+def test_nobody_waits_for_the_end_of_a_group_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a server that another one's death has left in a broadcast would be silent for long."""
+    monkeypatch.setattr("agentgym.engines.vllm.line._ABORT_S", 0.1)
+    carrier = Clinging()
+    store = meeting_place("127.0.0.1", 0, is_host=True, timeout_s=5)
+    line = Line(store, Seat(host="127.0.0.1", rank=0, world_size=1, timeout_s=5), carrier)
+    line.join()
+    started = time.monotonic()
+    line.cut()
+    waited = time.monotonic() - started
+    carrier.deadline.set()
+
+    assert 0.1 <= waited < 10
 
 
 async def test_a_worker_that_takes_nothing_is_not_waited_for_longer_than_told() -> None:
