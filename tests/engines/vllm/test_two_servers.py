@@ -19,12 +19,17 @@ from agentgym.trainer.tiny_policy import PATH
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
 
+ONE_WAY = pytest.mark.parametrize("pair", ["agentgym_shm"], indirect=True)
+"""How weights travel makes no difference."""
+
+
 @pytest.fixture(scope="module", params=["agentgym_shm", "agentgym_gloo"])
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     with two_running(request.param) as running:
         yield running
 
 
+@ONE_WAY
 async def test_a_trajectory_stays_with_its_server(pair: Pair) -> None:
     """Every later turn finds the earlier ones in the cache."""
     over = pair.engine()
@@ -101,6 +106,7 @@ async def test_one_that_loses_what_was_staged_is_named_and_nothing_changes(pair:
     assert after == before
 
 
+@ONE_WAY
 async def test_one_that_refuses_the_swap_is_named_and_nobody_samples(pair: Pair) -> None:
     """The other one has swapped; the next update brings both to one version."""
     over = pair.engine(QUICK)
@@ -125,6 +131,7 @@ async def test_one_that_refuses_the_swap_is_named_and_nobody_samples(pair: Pair)
     await late.close()
 
 
+@ONE_WAY
 async def test_a_number_never_stands_for_two_policies(pair: Pair) -> None:
     """Somebody else has given one server weights under the number that is to come."""
     over, other = pair.engine(QUICK), pair.engine(QUICK, only=0)
@@ -142,6 +149,7 @@ async def test_a_number_never_stands_for_two_policies(pair: Pair) -> None:
     await other.close()
 
 
+@ONE_WAY
 async def test_a_rollout_over_both_holds_exactly_what_was_sampled(pair: Pair) -> None:
     """Invariants 1 and 2, over whole trajectories of the calculator."""
     from agentgym.commands.language import load_language
@@ -233,6 +241,7 @@ async def test_one_that_dies_in_the_swap_is_named_and_nobody_samples(pair: Pair)
     await over.close()
 
 
+@ONE_WAY
 async def test_one_that_dies_between_windows_stops_the_next_update_in_time(pair: Pair) -> None:
     """Its trajectories move; a server that came back without an update is not sampled from."""
     over = pair.engine(QUICK)
