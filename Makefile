@@ -2,7 +2,7 @@ TWO_PROCESSES = -n 2 --dist worksteal
 # Else every test process, and every program that a test starts, compiles the project anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: check fix lint types test test-slow test-all vllm-env vllm-test
+.PHONY: check fix lint types test test-slow test-all vllm-env vllm-test vllm-test-all
 
 check: lint types test-all  ## everything CI checks
 
@@ -30,6 +30,11 @@ test-all:
 vllm-env:  ## .venv-vllm: vLLM's CPU build and this project, for machines without a GPU
 	python3 .ci/vllm_env.py .venv-vllm
 
+VLLM_TESTS = $$(grep -rlF mark.vllm tests --include='test_*.py')
+IN_VLLM_ENV = .venv-vllm/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 vllm-test:  ## the tests that need vLLM, in that environment
-	.venv-vllm/bin/python -m pytest -m vllm -n 2 --dist loadfile --no-loadscope-reorder \
-		$$(grep -rlF mark.vllm tests --include='test_*.py')
+	$(IN_VLLM_ENV) -m "vllm and not slow" $(VLLM_TESTS)
+
+vllm-test-all:  ## with those of two servers, which take three minutes more
+	$(IN_VLLM_ENV) -m vllm $(VLLM_TESTS)

@@ -95,7 +95,6 @@ def test_a_form_that_the_server_refuses_is_the_envs_failure(
         assert len(str(output.error)) < 500
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("alone")
 def test_turns_of_a_form_in_this_process(forms: list[str], tmp_path: Path) -> None:
     """A run; then a rollout, in which the engine is made anew."""

@@ -178,7 +178,6 @@ def settings() -> ServerSettings:
     return settings_for(PATH, max_context=CONTEXT, extra=("--max-num-queued-reqs", "24"))
 
 
-@pytest.mark.slow
 def test_a_key_that_is_wrong_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,7 +191,6 @@ def test_a_key_that_is_wrong_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
 def test_a_server_that_stands_still_ends_the_run_in_time(server: Ground, tmp_path: Path) -> None:
     """Its connections stay open; once it goes on, so does the run."""
     folder, url = tmp_path / "run", url_of(server)
@@ -218,7 +216,6 @@ def test_a_server_that_stands_still_ends_the_run_in_time(server: Ground, tmp_pat
     assert not failures(folder)
 
 
-@pytest.mark.slow
 def test_a_server_that_is_killed_and_started_again_is_gone_on_with(
     server: Ground, tmp_path: Path
 ) -> None:
@@ -243,7 +240,6 @@ def test_a_server_that_is_killed_and_started_again_is_gone_on_with(
     assert "what was played is played anew" in again
 
 
-@pytest.mark.slow
 def test_a_server_that_is_killed_ends_the_run_which_goes_on_at_a_new_one(
     server: Ground, tmp_path: Path
 ) -> None:
