@@ -4,14 +4,11 @@ import base64
 import json
 import pickle
 import zlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from code_rows_kit import ADD, HUMANEVAL, MBPP, ROWS, SOLUTIONS
-from sandbox_kit import open_provider
 
 from agentgym.envs.code.formats import CodeProblem, assembled, problem_of, problems_of, read_file
 from agentgym.envs.code.grading import AssertTest, CallTest, StdioTest, grade
@@ -19,12 +16,6 @@ from agentgym.errors import ConfigError
 from agentgym.tools.sandbox.base import SandboxProvider
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def provider() -> AsyncIterator[SandboxProvider]:
-    async with open_provider("bwrap") as provider:
-        yield provider
 
 
 async def share(provider: SandboxProvider, problem: CodeProblem, program: str) -> float:

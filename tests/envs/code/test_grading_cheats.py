@@ -51,12 +51,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def provider() -> AsyncIterator[SandboxProvider]:
-    async with open_provider("bwrap") as provider:
-        yield provider
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lower() -> AsyncIterator[SandboxProvider]:
     async with open_provider("landlock") as provider:
         yield provider

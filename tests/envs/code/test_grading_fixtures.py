@@ -1,10 +1,6 @@
 """Tests that ask for fixtures, or that claim nothing, as pytest takes them."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
-from sandbox_kit import open_provider
 
 from agentgym.envs.code.grading import grade_workspace
 from agentgym.errors import ConfigError
@@ -26,12 +22,6 @@ EACH = (
     "        self.b = Bag()\n"
 )
 SKIPPED = "@pytest.mark.skip(reason='x')\ndef test_s():\n    assert f(2) == 5\n"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def provider() -> AsyncIterator[SandboxProvider]:
-    async with open_provider("bwrap") as provider:
-        yield provider
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 """The grader around a real sandbox: what counts, who is to blame, what is left behind."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from sandbox_kit import open_provider
 
 from agentgym.envs.code.grading import (
     AssertTest,
@@ -29,12 +27,6 @@ from agentgym.tools.sandbox.limits import Limits
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SQUARE = "def f(x):\n    return x * x\n"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def provider() -> AsyncIterator[SandboxProvider]:
-    async with open_provider("bwrap") as provider:
-        yield provider
 
 
 class Watched:

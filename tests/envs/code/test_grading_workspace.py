@@ -1,11 +1,8 @@
 """Whole workspaces under test, and the form in which tests are handed over."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from sandbox_kit import open_provider
 
 from agentgym.envs.code.grading import (
     AssertTest,
@@ -20,12 +17,6 @@ from agentgym.tools.sandbox.base import SandboxProvider
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SQUARE = "def f(x):\n    return x * x\n"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def provider() -> AsyncIterator[SandboxProvider]:
-    async with open_provider("bwrap") as provider:
-        yield provider
 
 
 async def test_a_workspace_is_graded_by_the_true_tests(provider: SandboxProvider):
