@@ -1,19 +1,29 @@
 """Checkpoints of a training run: which of them a run can go on from.
 
 A run that is killed leaves a folder without its last file, the state; one whose machine went down
-may leave files that are shorter than they say they are. Neither is a checkpoint.
+may leave files that are shorter than they say they are. A run goes on from neither, nor from
+weights alone, nor from the middle of a window, whose trajectories are in no checkpoint.
 """
 
 import json
+import logging
 import struct
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from agentgym.errors import ConfigError
 
+logger = logging.getLogger(__name__)
+
+WINDOWS = "windows.json"
+"""In a checkpoint: the size of the run's windows; one without it was made by an earlier version."""
 _PREFIX = "checkpoint-"
 _STATE = "trainer_state.json"
-_ARCHIVES = ("optimizer.pt", "scheduler.pt")
+_ARCHIVES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth")
+_WEIGHTS = ("*.safetensors", "*model*.bin", "pytorch_model_fsdp_*", "*/adapter_model.*")
+_DEEPSPEED = "global_step*"
+"""Holds weights and optimizer of DeepSpeed."""
 
 
 def step_of(path: Path) -> int:
@@ -24,45 +34,90 @@ def step_of(path: Path) -> int:
 def checkpoints_in(folder: Path) -> list[Path]:
     """All of them, complete or not."""
     found = folder.glob(f"{_PREFIX}*")
-    return [path for path in found if path.name.removeprefix(_PREFIX).isdigit()]
+    return [path for path in found if path.name.removeprefix(_PREFIX).isdecimal()]
 
 
 def newest_checkpoint(folder: Path) -> Path:
-    """The complete checkpoint of the highest step.
+    """The checkpoint of the highest step that a run can go on from; tells which are passed over.
 
     Raises:
         ConfigError: there is none.
     """
-    complete = [path for path in checkpoints_in(folder) if is_complete(path)]
-    if not complete:
-        raise ConfigError(f"cannot resume: no complete checkpoint in {str(folder)!r}")
-    return max(complete, key=step_of)
+    flaws: list[str] = []
+    for path in sorted(checkpoints_in(folder), key=step_of, reverse=True):
+        flaw = flaw_of(path)
+        if flaw is None:
+            if flaws:
+                logger.warning("resuming from %s: %s", path.name, "; ".join(flaws))
+            return path
+        flaws.append(f"{path.name} {flaw}")
+    reasons = f": {'; '.join(flaws)}" if flaws else ""
+    raise ConfigError(f"cannot resume: no complete checkpoint in {str(folder)!r}{reasons}")
 
 
-def is_complete(checkpoint: Path) -> bool:
-    """Whether it has its state and all shards, and neither weights nor optimizer are cut."""
-    try:
-        archives = [checkpoint / name for name in _ARCHIVES if (checkpoint / name).exists()]
-        tensors = all(map(_is_whole, checkpoint.glob("*.safetensors")))
-        whole = tensors and all(map(zipfile.is_zipfile, archives))
-        return has_state(checkpoint) and whole and all(p.exists() for p in _shards(checkpoint))
-    except (OSError, ValueError, LookupError):
-        return False
+def flaw_of(checkpoint: Path) -> str | None:
+    """Why a run cannot go on from it, as what follows its name; `None` if it can."""
+    if not has_state(checkpoint):
+        return f"was not written to its end: {_STATE} is missing or cut"
+    cut = [path.name for path in sorted(checkpoint.iterdir()) if _is_cut(path)]
+    if cut:
+        return f"is damaged: {', '.join(cut)} cut"
+    lost = sorted(path.name for path in _shards(checkpoint) if not path.exists())
+    if lost:
+        return f"is not complete: {', '.join(lost)} missing"
+    return _lack_of(checkpoint) or _place_of(checkpoint)
 
 
 def has_state(checkpoint: Path) -> bool:
     """Whether the file is there that is written last."""
-    try:
-        json.loads((checkpoint / _STATE).read_text("utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
+    return (checkpoint / _STATE).is_file() and not _is_cut(checkpoint / _STATE)
+
+
+def _lack_of(checkpoint: Path) -> str | None:
+    """What belongs into a checkpoint and is not there."""
+    if any(checkpoint.glob(_DEEPSPEED)):
+        return None
+    if not any(any(checkpoint.glob(pattern)) for pattern in _WEIGHTS):
+        return "holds no weights"
+    missing = [name for name in ("optimizer", "scheduler") if not any(checkpoint.glob(f"{name}*"))]
+    if not missing:
+        return None
+    return (
+        f"holds no state of the {' and the '.join(missing)} (was it saved with save_only_model?), "
+        "so the run would not go on as it was: give it as the model of a new run"
+    )
+
+
+def _place_of(checkpoint: Path) -> str | None:
+    """Where it lies, if that is inside a window."""
+    path = checkpoint / WINDOWS
+    steps = _read(path).get("steps", 1) if path.exists() else 1
+    if _read(checkpoint / _STATE).get("global_step", 0) % steps == 0:
+        return None
+    return f"lies inside a window of {steps} optimizer steps"
 
 
 def _shards(checkpoint: Path) -> set[Path]:
     """Files that an index names."""
-    indices = [json.loads(p.read_text("utf-8")) for p in checkpoint.glob("*.index.json")]
-    return {checkpoint / name for index in indices for name in index["weight_map"].values()}
+    indices = map(_read, checkpoint.glob("*.index.json"))
+    return {checkpoint / name for index in indices for name in index.get("weight_map", {}).values()}
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether a file that is read at resumption is shorter than it was."""
+    try:
+        if path.suffix == ".json":
+            return not isinstance(_read(path), dict | list)
+        if path.suffix == ".safetensors":
+            return not _is_whole(path)
+        is_archive = any(path.match(pattern) for pattern in _ARCHIVES)
+        return is_archive and not zipfile.is_zipfile(path)
+    except (OSError, ValueError, LookupError):
+        return True
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
 
 
 def _is_whole(path: Path) -> bool:

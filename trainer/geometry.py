@@ -8,10 +8,8 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from agentgym.checkpoints import WINDOWS
 from agentgym.errors import ConfigError
-
-FILE = "windows.json"
-"""In a checkpoint; one without it was made by an earlier version."""
 
 
 class Geometry(NamedTuple):
@@ -30,7 +28,7 @@ class Geometry(NamedTuple):
 
     def save(self, folder: Path) -> None:
         """Write it into a checkpoint."""
-        (folder / FILE).write_text(json.dumps(self._asdict()) + "\n", encoding="utf-8")
+        (folder / WINDOWS).write_text(json.dumps(self._asdict()) + "\n", encoding="utf-8")
 
     def refuse_other(self, folder: Path) -> None:
         """Hold it against that of a checkpoint.
@@ -38,7 +36,7 @@ class Geometry(NamedTuple):
         Raises:
             ConfigError: they differ.
         """
-        path = folder / FILE
+        path = folder / WINDOWS
         if not path.exists():
             return
         saved = Geometry(**json.loads(path.read_text(encoding="utf-8")))

@@ -39,7 +39,7 @@ from agentgym.trainer.logprobs import TokenLogprobs, token_logprobs
 from agentgym.trainer.metrics import Metrics
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.ranks import Ranks
-from agentgym.trainer.resuming import checkpoint_of, refuse_weights_alone
+from agentgym.trainer.resuming import checkpoint_of, refuse_flawed
 from agentgym.trainer.rollouts import Source
 from agentgym.trainer.scorer import Scorer
 from agentgym.trainer.setup import (
@@ -255,8 +255,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         Raises:
             ConfigError: this run would not go on as that one.
         """
-        if not self.is_deepspeed_enabled:  # whose files have other names
-            refuse_weights_alone(checkpoint)
+        refuse_flawed(checkpoint)
         self._geometry.refuse_other(checkpoint)
         self.engine_sync.load(checkpoint)
         if self.curriculum is not None:

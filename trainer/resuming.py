@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentgym.checkpoints import newest_checkpoint
+from agentgym.checkpoints import flaw_of, newest_checkpoint
 from agentgym.errors import ConfigError
 
 
@@ -17,12 +17,8 @@ def checkpoint_of(given: str | bool | None, output_dir: str | None) -> str | Non
     return given or None
 
 
-def refuse_weights_alone(checkpoint: Path) -> None:
-    """Raise a `ConfigError` unless optimizer and schedule can go on where they were."""
-    missing = [name for name in ("optimizer", "scheduler") if not any(checkpoint.glob(f"{name}*"))]
-    if missing:
-        raise ConfigError(
-            f"{str(checkpoint)!r} holds no state of the {' and the '.join(missing)} (was it saved "
-            "with save_only_model?), so the run would not go on as it was: give it as the model "
-            "of a new run"
-        )
+def refuse_flawed(checkpoint: Path) -> None:
+    """Raise a `ConfigError` unless a run can go on from it as it was."""
+    flaw = flaw_of(checkpoint)
+    if flaw is not None:
+        raise ConfigError(f"cannot resume: {str(checkpoint)!r} {flaw}")

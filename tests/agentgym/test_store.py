@@ -198,17 +198,6 @@ def test_only_an_unfinished_line_is_dropped(tmp_path: Path, content: str, kept: 
     assert path.read_text() == kept
 
 
-def test_the_newest_complete_checkpoint_is_found_by_number(run: RunFolder):
-    """10 comes after 9, and a checkpoint that was being written does not count."""
-    for step, complete in ((9, True), (10, True), (11, False)):
-        folder = run.checkpoints / f"checkpoint-{step}"
-        folder.mkdir()
-        if complete:
-            (folder / "trainer_state.json").write_text("{}")
-
-    assert run.newest_checkpoint().name == "checkpoint-10"
-
-
 def test_resuming_without_a_checkpoint_says_so(run: RunFolder):
     """Starting over silently would throw away the run's folder."""
     with pytest.raises(ConfigError, match=r"no complete checkpoint in .*checkpoints"):
