@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
-from trl.trainer.grpo_trainer import GRPOTrainer
 
 from agentgym.engines.base import Engine, refuse_text_only
 from agentgym.engines.transformers import transformers_engine
@@ -29,17 +28,15 @@ from agentgym.rollout.game import MakeEnv, Rows, game_of
 from agentgym.rollout.referee import scheduler_for
 from agentgym.rollout.sampler import Tasks
 from agentgym.rollout.scheduler import Scheduler
-from agentgym.trainer import trl_contract
 from agentgym.trainer.advantages import compute_advantages
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.engine_sync import EngineSync
 from agentgym.trainer.evaluation import play_held_out
-from agentgym.trainer.geometry import Geometry
 from agentgym.trainer.logprobs import TokenLogprobs, token_logprobs
 from agentgym.trainer.metrics import Metrics
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.ranks import Ranks
-from agentgym.trainer.resuming import checkpoint_of, refuse_flawed
+from agentgym.trainer.resuming import OwnState, checkpoint_of
 from agentgym.trainer.rollouts import Source
 from agentgym.trainer.scorer import Scorer
 from agentgym.trainer.setup import (
@@ -54,12 +51,11 @@ from agentgym.trainer.setup import (
 )
 from agentgym.trainer.slots import slot_loader
 from agentgym.trainer.stage import Judges, Stage
+from agentgym.trainer.trl_contract import GRPOTrainer
 from agentgym.trainer.trl_rewards import TRLRewards
 from agentgym.trainer.update import Update
 from agentgym.trainer.window import Window
 from agentgym.trainer.windows import Windows
-
-trl_contract.check()
 
 
 class AgentGRPOTrainer(GRPOTrainer):
@@ -150,6 +146,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         refuse_model(self, has_engine=engine is not None)
         self.windows = Windows(self, self._scorer)
         self.engine_sync = EngineSync(self, self._scorer, padding=self.windows.must_pad)
+        self._own_state = OwnState(self)
 
     @property
     def policy(self) -> PreTrainedModel:
@@ -190,7 +187,7 @@ class AgentGRPOTrainer(GRPOTrainer):
         checkpoint = checkpoint_of(resume_from_checkpoint, self.args.output_dir)
         self.window = None
         if checkpoint is not None:
-            self._go_on_from(Path(checkpoint))
+            self._own_state.load(Path(checkpoint))
         self.stage.weights_changed()
         with self.stage.session():
             try:
@@ -249,39 +246,12 @@ class AgentGRPOTrainer(GRPOTrainer):
             )
         return norm
 
-    def _go_on_from(self, checkpoint: Path) -> None:
-        """What is ours of a checkpoint, by whatever the rest is loaded.
-
-        Raises:
-            ConfigError: this run would not go on as that one.
-        """
-        refuse_flawed(checkpoint)
-        self._geometry.refuse_other(checkpoint)
-        self.engine_sync.load(checkpoint)
-        if self.curriculum is not None:
-            self.curriculum.load(checkpoint)
-
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         """What is ours first: a checkpoint that was begun and not completed is none."""
         if self.is_world_process_zero():
             folder = Path(self.args.output_dir or ".") / f"checkpoint-{self.state.global_step}"
-            folder.mkdir(parents=True, exist_ok=True)
-            self._geometry.save(folder)
-            self.engine_sync.save(folder)
-            if self.curriculum is not None:
-                self.curriculum.save(folder)
+            self._own_state.save(folder)
         super()._save_checkpoint(*args, **kwargs)  # type: ignore[no-untyped-call]
-
-    @property
-    def _geometry(self) -> Geometry:
-        args, num_tasks = self.args, self.sampler.tasks.size
-        return Geometry(
-            args.groups_per_rank * self.ranks.count,
-            args.steps_per_window,
-            seed=args.seed,
-            shuffled=None if num_tasks is None else self.sampler.shuffle,
-            tasks=num_tasks,
-        )
 
     def _load_best_model(self) -> None:
         super()._load_best_model()

@@ -8,7 +8,6 @@ from typing import Any
 from accelerate.utils import is_peft_model
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from agentgym.engines.loading import load_tokenizer
@@ -22,6 +21,7 @@ from agentgym.rollout.game import Game
 from agentgym.rollout.sampler import Sampler
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.logprobs import packing_refusal
+from agentgym.trainer.trl_contract import GRPOTrainer
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from trl.trainer.grpo_trainer import GRPOTrainer
-
 from agentgym.engines.base import Engine
 from agentgym.engines.weights import KeepsWeights, WeightsLostError
 from agentgym.errors import ConfigError
@@ -21,6 +19,7 @@ from agentgym.trainer.episodes import Episode
 from agentgym.trainer.ranks import Ranks
 from agentgym.trainer.rollouts import Played, Rollouts, Source
 from agentgym.trainer.setup import Rewards, named_rewards
+from agentgym.trainer.trl_contract import GRPOTrainer
 from agentgym.trainer.trl_rewards import TRLRewards, with_columns
 from agentgym.trajectory import RolloutOutput, RolloutRequest
 

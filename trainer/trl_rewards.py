@@ -15,7 +15,6 @@ from statistics import fmean
 from typing import Any
 
 from torch import nn
-from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from agentgym.errors import ConfigError, EpisodeError, RewardError, boundary
@@ -25,6 +24,7 @@ from agentgym.threads import in_thread
 from agentgym.trainer.completions import split_chat
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.ranks import Ranks
+from agentgym.trainer.trl_contract import GRPOTrainer
 from agentgym.trajectory import RolloutOutput, RolloutRequest
 
 _RESERVED = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"}

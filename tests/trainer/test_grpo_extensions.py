@@ -1,11 +1,14 @@
 """What a trainer can be given: references, adapters, estimators, losses, schedulers."""
 
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from trainer_kit import steps
+from trl import import_utils
 
 from agentgym.errors import ConfigError
 from agentgym.registry import ADVANTAGES, LOSSES
@@ -108,3 +111,19 @@ class TestExtensions:
             trl_contract.check("1.17.0")
         with pytest.raises(ImportError, match="has no '_no_such'"):
             trl_contract.check(methods=("_no_such",))
+
+    def test_trl_says_nothing_of_the_installed_vllm(
+        self, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+    ):
+        """TRL does not talk to it here, so its advice is for nobody; other warnings are shown."""
+        monkeypatch.setattr(import_utils, "_is_package_available", lambda *_, **__: (True, "99.0"))
+        with trl_contract.without_remark_on_vllm():
+            import_utils.is_vllm_available()
+            warnings.warn("TRL is old", UserWarning, stacklevel=1)
+        assert [str(warning.message) for warning in recwarn] == ["TRL is old"]
+        with pytest.warns(UserWarning, match="vLLM versions"):
+            import_utils.is_vllm_available()
+
+        sources = Path(trl_contract.__file__).parent.rglob("*.py")
+        warned = [source.name for source in sources if "trl.trainer.grpo_t" in source.read_text()]
+        assert warned == ["trl_contract.py"]
