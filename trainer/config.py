@@ -313,16 +313,22 @@ class AgentGRPOConfig(GRPOConfig):
     def _check_saving(self) -> None:
         """A window is not part of a checkpoint, so checkpoints lie between windows."""
         every = self.steps_per_window
+        if self.save_strategy == "best" and self.eval_strategy == "steps":
+            self._refuse_within_window("eval_steps", self.eval_steps)
         if self.save_strategy != "steps":
             return
         if self.save_steps == GRPOConfig.save_steps:
             self.save_steps = math.ceil(self.save_steps / every) * every
-        steps = self.save_steps
-        if steps < 1:
-            steps = math.ceil(self.max_steps * steps)
-        if steps % every:
+        self._refuse_within_window("save_steps", self.save_steps)
+
+    def _refuse_within_window(self, name: str, steps: float | None) -> None:
+        """Raise a `ConfigError` unless checkpoints every so many steps lie between windows."""
+        if steps is None:
+            return
+        count = steps if steps >= 1 else math.ceil(self.max_steps * steps)
+        if count % self.steps_per_window:
             raise ConfigError(
-                f"save_steps={self.save_steps} is no multiple of {every}, the optimizer steps of "
+                f"{name}={steps} is no multiple of {self.steps_per_window}, the optimizer steps of "
                 "one window: such a checkpoint could not be resumed exactly"
             )
 

@@ -37,7 +37,7 @@ class EngineSync:
     def __init__(self, trainer: "AgentGRPOTrainer", scorer: Scorer, *, padding: bool) -> None:
         args = trainer.args
         self._trainer = trainer
-        self._seen_step = 0
+        self._has_learned = False
         self._ranks = trainer.ranks
         self._temperature = args.temperature
         self._weights = WeightSync(trainer.policy, settings=args.sync_settings, ranks=trainer.ranks)
@@ -69,6 +69,10 @@ class EngineSync:
             saved = json.loads(path.read_text(encoding="utf-8"))
             self._weights.go_on_from(saved["policy_version"])
 
+    def learned(self) -> None:
+        """The weights are about to be changed: an engine that gets the same again is told of."""
+        self._has_learned = True
+
     def push(self, engine: Engine, loop: LoopThread) -> int:
         """Bring the engine to the trained weights; collective, on the main thread.
 
@@ -96,14 +100,9 @@ class EngineSync:
     def _look_at(self, figures: SyncFigures) -> None:
         """A step too small for the weights' precision is no error, but nothing is learned by it."""
         self.metrics["sync/changed"] = float(figures.num_changed)
-        stepped = self._trainer.state.global_step > self._seen_step
-        self._seen_step = self._trainer.state.global_step
-        if stepped and self._ranks.index == 0 and figures.num_bytes and not figures.num_changed:
-            logger.warning(
-                "weight update %d: none of the tensors has changed since the one before; is what "
-                "is trained among them, and learning_rate large enough for their precision?",
-                figures.version,
-            )
+        if self._has_learned and figures.complaint and self._ranks.index == 0:
+            logger.warning("%s", figures.complaint)
+        self._has_learned = False
 
 
 def _dtype_of(trainer: "AgentGRPOTrainer") -> str:

@@ -42,6 +42,7 @@ from agentgym.trainer.scorer import Scorer
 from agentgym.trainer.setup import (
     Rewards,
     placeholder,
+    refuse_adapter_alone,
     refuse_endless,
     refuse_model,
     refuse_nameless_reference,
@@ -105,6 +106,8 @@ class AgentGRPOTrainer(GRPOTrainer):
     ) -> None:
         args = args if args is not None else AgentGRPOConfig()
         refuse_text_only(engine)
+        if args.sync_kind == "lora":
+            refuse_adapter_alone(model, peft_config, engine=engine)
         tokenizer = tokenizer_of(model, processing_class, args)
         if peft_config is None:
             refuse_nameless_reference(model, args.beta)
@@ -244,6 +247,8 @@ class AgentGRPOTrainer(GRPOTrainer):
                 f"the gradient of step {self.state.global_step + 1} is not finite: lower "
                 "learning_rate, or look at the last trajectories"
             )
+        if norm > 0 and self._get_learning_rate() > 0:
+            self.engine_sync.learned()
         return norm
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:

@@ -10,9 +10,11 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
+from agentgym.engines.base import Engine
 from agentgym.engines.loading import load_tokenizer
 from agentgym.engines.transformers.model import PolicyModel
 from agentgym.engines.transformers.support import refuse_unservable
+from agentgym.engines.weights import CopiesModel, KeepsWeights
 from agentgym.errors import ConfigError
 from agentgym.registry import REWARDS
 from agentgym.rewards.rubric import Reward
@@ -64,6 +66,22 @@ def refuse_nameless_reference(model: str | PreTrainedModel, beta: float) -> None
         raise ConfigError(
             f"beta={beta} needs a reference, loaded from the model's folder or hub id, but this "
             "model has none: give its path, train an adapter (peft_config), or set beta=0"
+        )
+
+
+def refuse_adapter_alone(
+    model: str | PreTrainedModel, peft_config: object, *, engine: Engine | None
+) -> None:
+    """Raise a `ConfigError` if there is no adapter to send alone, or nobody who takes it."""
+    if not isinstance(engine, KeepsWeights) or isinstance(engine, CopiesModel):
+        raise ConfigError(
+            "sync_kind='lora' is for engines that take an adapter alone (VllmServerEngine, "
+            "VllmEngine): hand one in, or leave it out"
+        )
+    if peft_config is None and (isinstance(model, str) or not is_peft_model(model)):
+        raise ConfigError(
+            "sync_kind='lora' sends the adapter alone, and the model has none: give peft_config, "
+            "or set sync_kind='full'"
         )
 
 

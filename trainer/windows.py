@@ -48,7 +48,6 @@ class Windows:
     def make(self, number: int) -> Window:
         """Play and plan the run's window `number`, from 0."""
         trainer = self._trainer
-        trainer.policy.train(False)
         with trainer.stage.session():
             played = trainer.stage.insist(lambda: self._played(number), trainer.ranks)
         episodes = self.everyones_episodes(played.outputs)
@@ -82,6 +81,7 @@ class Windows:
     def sync(self) -> None:
         """Bring the engine to the current weights; collective, within a session of the stage."""
         trainer = self._trainer
+        trainer.policy.train(False)
         seconds = trainer.stage.sync(trainer.ranks)
         trainer.log_train({"time/sync": seconds, **trainer.engine_sync.metrics})
 

@@ -172,17 +172,18 @@ def _names(case: Mapping[str, Any]) -> Mapping[str, Any]:
     loop, sync = LoopThread(), _sync(model)
     said = ""
     try:
-        sync.push(engine, loop, must_change=bool(case.get("after_step", True)))
+        sync.push(engine, loop)
         if case.get("again"):
-            sync.push(engine, loop, must_change=True)
+            sync.push(engine, loop)
+        if case.get("after_step", True):
+            said = (sync.figures and sync.figures.complaint) or ""
     except AgentGymError as error:
         said = str(error)
     finally:
         loop.close()
     changed = [name for name, tensor in engine.tensors.items() if bool(tensor.any())]
-    kinds = [
-        kind for kind in ("unmatched names", "missing names", "none has changed") if kind in said
-    ]
+    known = ("unmatched names", "missing names", "none of the tensors has changed")
+    kinds = [kind for kind in known if kind in said]
     return {
         "raises_or_reports": kinds[0] if kinds else "",
         "reports": kinds,

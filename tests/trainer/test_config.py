@@ -161,6 +161,11 @@ def test_checkpoints_lie_between_windows(make_args: MakeArgs):
     with pytest.raises(ConfigError, match=r"save_steps=0\.3 is no multiple of 2"):
         make_args(num_iterations=2, save_strategy="steps", save_steps=0.3, max_steps=10)
 
+    best = {"save_strategy": "best", "metric_for_best_model": "reward", "eval_strategy": "steps"}
+    with pytest.raises(ConfigError, match="eval_steps=1 is no multiple of 2"):
+        make_args(num_iterations=2, eval_steps=1, max_steps=4, **best)
+    make_args(num_iterations=2, eval_steps=2, max_steps=4, **best)
+
     saved = {"save_strategy": "steps", "max_steps": 6}
     assert make_args(num_iterations=2, save_steps=4, **saved).save_steps == 4
     assert make_args(num_iterations=3, **saved).save_steps == 501

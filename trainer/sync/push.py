@@ -48,6 +48,16 @@ class SyncFigures(NamedTuple):
     num_changed: int
     """Tensors that differ from those of the update before."""
 
+    @property
+    def complaint(self) -> str | None:
+        """What is wrong with it if something should have been learned since the one before."""
+        if self.num_changed or not self.num_bytes:
+            return None
+        return (
+            f"weight update {self.version}: none of the tensors has changed since the one before; "
+            "is what is trained among them, and learning_rate large enough for their precision?"
+        )
+
 
 class WeightSync:
     """Brings engines to the trained weights; every call is collective.
@@ -76,20 +86,18 @@ class WeightSync:
         """Give the next update a version above this one."""
         self._version = max(self._version, version)
 
-    def push(self, engine: Engine, loop: LoopThread, *, must_change: bool = False) -> int:
+    def push(self, engine: Engine, loop: LoopThread) -> int:
         """Give the engine the current weights.
 
         Args:
             engine: the same kind on every rank.
             loop: where the engine lives.
-            must_change: an optimizer step with a gradient was made since the last update.
 
         Returns:
             The policy version it is at.
 
         Raises:
-            UsageError: weights that are not finite, or not those of the engine's model, or not
-                changed although they must be.
+            UsageError: weights that are not finite, or not those of the engine's model.
             EngineError: they did not arrive, or not in time.
         """
         started = time.perf_counter()
@@ -101,12 +109,6 @@ class WeightSync:
         self.figures = SyncFigures(
             version, time.perf_counter() - started, prints.num_bytes, prints.num_changed
         )
-        if must_change and prints.num_tensors and not prints.num_changed:
-            raise ConfigError(
-                f"an optimizer step was made, but of the {prints.num_tensors} tensors that the "
-                "engine is given none has changed: is what is trained among them, and is "
-                "learning_rate above 0?"
-            )
         return version
 
     def _push_to_keeper(self, engine: Engine, loop: LoopThread) -> int:
@@ -161,17 +163,15 @@ class Fingerprints:
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, ...]] = {}
         self._seen: dict[str, tuple[float, ...]] = {}
-        self.num_tensors = 0
         self.num_bytes = 0
         self.num_changed = 0
 
     def watch(self, buckets: Iterable[Bucket]) -> Iterator[Bucket]:
         """The buckets, counted; the first update changes everything."""
-        self.num_tensors = self.num_bytes = self.num_changed = 0
+        self.num_bytes = self.num_changed = 0
         self._seen = {}
         for bucket in buckets:
             prints = _prints(bucket)
-            self.num_tensors += len(bucket)
             self.num_bytes += sum(tensor.nbytes for tensor in bucket.values())
             self.num_changed += sum(self._known.get(name) != seen for name, seen in prints.items())
             self._seen.update(prints)

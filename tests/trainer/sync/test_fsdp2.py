@@ -91,7 +91,7 @@ else:
         raise SystemExit("a failed update is an error on every rank")
     except (AgentGymError, ValueError) as error:
         print("FAILED", type(error).__name__, error)
-    version = sync.push(engine, loop, must_change=True)
+    version = sync.push(engine, loop)
     asked = Sampling(max_tokens=8, seed=0)
     said = loop.run(engine.generate((70, 71, 72), asked, session="s"))
     fresh = CopyEngine(plain)

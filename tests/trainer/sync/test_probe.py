@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig
+from staleness_kit import OwnWeights
 
 from agentgym.engines.transformers.copying import CopyEngine
 from agentgym.engines.weights import Weights
-from agentgym.errors import UsageError
+from agentgym.errors import ConfigError, UsageError
 from agentgym.trainer.grpo import AgentGRPOTrainer
 from agentgym.trainer.sync.probe import Difference
 
@@ -51,6 +53,42 @@ def test_agreement_is_logged_and_training_goes_on(make_trainer: Make, close: lis
     assert ["sync/probe_max" in row for row in rows] == [True, False, True]
     assert max(row.get("sync/probe_max", 0.0) for row in rows) < 1e-4
     assert all(row["sync/changed"] > 0 for row in rows)
+
+
+def test_dropout_has_no_say_in_it(make_trainer: Make):
+    """The trainer is asked for what it would say, also between two steps of a window."""
+    adapter = LoraConfig(
+        lora_alpha=64, lora_dropout=0.5, target_modules=["q_proj"], init_lora_weights=False
+    )
+    trainer = make_trainer(
+        {"peft_config": adapter},
+        max_steps=2,
+        steps_per_generation=2,
+        staleness=1,
+        sync_every="step",
+        probe_every=1,
+        disable_dropout=False,
+    )
+    trainer.train()
+
+    rows = [row for row in trainer.state.log_history if "sync/probe_max" in row]
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "message"),
+    [
+        (None, "not loaded", "is for engines that take an adapter alone"),
+        (OwnWeights(), "not loaded", "the model has none: give peft_config"),
+        (OwnWeights(), None, "the model has none: give peft_config"),
+    ],
+)
+def test_an_adapter_that_cannot_travel_alone_is_refused_before_the_model_is_loaded(
+    make_trainer: Make, engine: OwnWeights | None, model: str | None, message: str
+):
+    """Not when the first weights are sent; nor is a setting ignored where none ever are."""
+    with pytest.raises(ConfigError, match=f"sync_kind='lora' .*{message}"):
+        make_trainer({"engine": engine, "model": model}, sync_kind="lora")
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.97])
@@ -94,9 +132,33 @@ def test_a_step_that_changes_nothing_is_told(
     engine: Any = CopyEngine(make_trainer().policy)
     close.append(engine)
     with caplog.at_level(logging.WARNING):
-        make_trainer({"engine": engine}, max_steps=2, learning_rate=0.0).train()
+        make_trainer({"engine": engine}, max_steps=2, learning_rate=1e-30).train()
 
     assert "none of the tensors has changed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"lr_scheduler_type": "linear", "warmup_steps": 1},
+        {"reward_weights": {"low": 0.0, "turns": 1.0}},
+    ],
+    ids=["warm-up", "equal rewards"],
+)
+def test_a_step_that_was_to_change_nothing_is_not_told(
+    make_trainer: Make,
+    close: list[CopyEngine],
+    caplog: pytest.LogCaptureFixture,
+    settings: dict[str, Any],
+):
+    """At a learning rate or a gradient of 0 the same weights are no news."""
+    engine: Any = CopyEngine(make_trainer().policy)
+    close.append(engine)
+    with caplog.at_level(logging.WARNING):
+        make_trainer({"engine": engine}, max_steps=2, probe_every=0, **settings).train()
+
+    assert engine.policy_version == 2
+    assert "none of the tensors has changed" not in caplog.text
 
 
 def test_an_engine_in_half_precision_is_allowed_to_round(
