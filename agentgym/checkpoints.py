@@ -27,8 +27,8 @@ _DEEPSPEED = "global_step*"
 
 
 def step_of(path: Path) -> int:
-    """The step in the name of a checkpoint or of a step's trajectories."""
-    return int(path.name.partition(".")[0].rpartition("-")[2])
+    """The step in the name of a checkpoint."""
+    return int(path.name.rpartition("-")[2])
 
 
 def checkpoints_in(folder: Path) -> list[Path]:

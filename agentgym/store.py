@@ -10,14 +10,17 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from agentgym.checkpoints import checkpoints_in, has_state, newest_checkpoint, step_of
+from agentgym.checkpoints import checkpoints_in, has_state, newest_checkpoint
 from agentgym.errors import ConfigError, UsageError
 from agentgym.trajectory import RolloutOutput, to_jsonl
+
+_UNSTARTED = "unstarted-{}"
 
 
 class StorageError(UsageError):
@@ -144,7 +147,8 @@ class RunFolder:
     """One run on disk.
 
     `config.yaml`, `metrics.jsonl` (a line per step), `trajectories/` (a file per step and per
-    evaluation), `checkpoints/`, `reward.png` and `summary.json`.
+    evaluation), `checkpoints/`, `reward.png` and `summary.json`; `unstarted-N/` if a run was
+    evaluated here and ended before its first step.
     """
 
     def __init__(self, path: Path) -> None:
@@ -175,10 +179,13 @@ class RunFolder:
             )
 
     def create(self, config_yaml: str) -> None:
-        """Make the folder; the config is the first file in it."""
+        """Make the folder; the config is the first file in it.
+
+        What a run evaluated here that ended before its first step is put aside.
+        """
         with storing(self.path):
             if self._is_unstarted:
-                self._clear()
+                self._put_aside()
             self.trajectories.mkdir(parents=True, exist_ok=True)
             self.checkpoints.mkdir(exist_ok=True)
         write_atomically(self.config, config_yaml.encode())
@@ -196,14 +203,12 @@ class RunFolder:
         """Whether all that is there is a run that ended before its first step."""
         if not self.summary.is_file():
             return False
-        files = (self.config, self.metrics, self.summary, self.plot)
-        folders = (self.trajectories, self.checkpoints)
         try:
             summary = self.read_summary()
         except ValueError:
             return False
         return (
-            {*self.path.iterdir()} <= {*files, *folders}
+            {*self.path.iterdir()} <= {*self._parts, *self.path.glob(_UNSTARTED.format("*"))}
             and isinstance(summary, dict)
             and summary.get("ended") is True
             and summary.get("num_steps") == 0
@@ -211,11 +216,20 @@ class RunFolder:
             and not (self.metrics.exists() and self.metrics.stat().st_size)
         )
 
-    def _clear(self) -> None:
-        for folder in (self.trajectories, self.checkpoints):
-            shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.config, self.metrics, self.summary, self.plot):
-            file.unlink(missing_ok=True)
+    @property
+    def _parts(self) -> tuple[Path, ...]:
+        """Everything that one run makes."""
+        files = (self.config, self.metrics, self.summary, self.plot)
+        return (*files, self.trajectories, self.checkpoints)
+
+    def _put_aside(self) -> None:
+        """Move a run that never began out of the way; delete it if it has played nothing."""
+        folders = (self.path / _UNSTARTED.format(number) for number in count(1))
+        with first_free(folders) as aside:
+            for part in filter(Path.exists, self._parts):
+                part.rename(aside / part.name)
+        if not any(aside.joinpath(self.trajectories.name).glob("*")):
+            shutil.rmtree(aside, ignore_errors=True)
 
     def drop_incomplete_checkpoints(self) -> None:
         """Remove what a run left that could not finish writing."""
@@ -229,8 +243,8 @@ class RunFolder:
             drop_cut_line(self.metrics)
             kept = [json.dumps(row) for row in self.read_metrics() if row["step"] <= step]
             write_atomically(self.metrics, "".join(line + "\n" for line in kept).encode())
-        for path in self.trajectories.glob("step-*.jsonl"):
-            if step_of(path) > step:
+        for path in self.trajectories.glob("*.jsonl"):
+            if _is_after(step, path):
                 path.unlink()
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
@@ -257,6 +271,12 @@ class RunFolder:
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Replace `summary.json`."""
         write_atomically(self.summary, (_to_json(summary, indent=2) + "\n").encode())
+
+
+def _is_after(step: int, path: Path) -> bool:
+    """Whether trajectories were played after a step: of a later one, or when all was over."""
+    kind, _, number = path.name.partition(".")[0].rpartition("-")
+    return kind == "eval-after" or (number.isdecimal() and int(number) > step)
 
 
 def step_name(step: int) -> str:

@@ -74,7 +74,6 @@ def test_a_folder_with_content_is_refused_and_an_empty_one_is_not(run: RunFolder
 
 def test_a_run_that_ended_before_its_first_step_is_begun_again(run: RunFolder):
     """Whoever corrects the mistake gives the same command again."""
-    run.write_trajectories("eval-before-reward", [])
     run.write_summary({"num_steps": 0, "ended": True, "error": "no server"})
     run.refuse_unusable()
     run.create("seed: 2\n")
@@ -86,6 +85,24 @@ def test_a_run_that_ended_before_its_first_step_is_begun_again(run: RunFolder):
         "checkpoints",
     }
     assert not list(run.trajectories.iterdir())
+
+
+def test_what_it_had_evaluated_is_kept(run: RunFolder):
+    """It may have taken hours, and the next run may be another model's."""
+    for number in (1, 2):
+        run.write_trajectories("eval-before-reward", [output(f"played-{number}")])
+        run.write_summary({"num_steps": 0, "ended": True, "eval_reward_before": number})
+        run.refuse_unusable()
+        run.create(f"seed: {number + 1}\n")
+    assert run.config.read_text() == "seed: 3\n"
+    assert not list(run.trajectories.iterdir())
+
+    for number in (1, 2):
+        kept = RunFolder(run.path / f"unstarted-{number}")
+        assert kept.read_summary()["eval_reward_before"] == number
+        assert kept.config.read_text() == f"seed: {number}\n"
+        (played,) = read_jsonl(kept.trajectories / "eval-before-reward.jsonl")
+        assert played.request_id == f"played-{number}"
 
 
 @pytest.mark.parametrize(
@@ -175,14 +192,16 @@ def test_rewinding_drops_cut_lines_and_everything_after_the_step(run: RunFolder)
     for step in (1, 2, 3):
         run.append_metrics({"step": step})
         run.write_trajectories(step_name(step), [output(str(step))])
+    for name in ("eval-before-reward", "eval-2", "eval-3.rank1", "eval-after-greedy.rank1"):
+        run.write_trajectories(name, [])
     with run.metrics.open("a") as file:
         file.write('{"step": 4, "rew')
 
     run.rewind(2)
 
     assert [row["step"] for row in run.read_metrics()] == [1, 2]
-    names = sorted(path.name for path in run.trajectories.iterdir())
-    assert names == ["step-000001.jsonl", "step-000002.jsonl"]
+    names = sorted(path.name.removesuffix(".jsonl") for path in run.trajectories.iterdir())
+    assert names == ["eval-2", "eval-before-reward", "step-000001", "step-000002"]
 
 
 @pytest.mark.parametrize(
