@@ -99,7 +99,21 @@ class AskAgainError(EngineError):
 
 
 class UnreachableError(AskAgainError):
-    """No answer at all: no connection, one that was cut, or silence."""
+    """No answer of the server's own: no connection, one that was cut, silence, or somebody else."""
+
+
+@contextmanager
+def reading(url: str, answer: Any) -> Iterator[None]:
+    """Take an answer apart in the block.
+
+    Raises:
+        UnreachableError: it holds something else, as when a proxy answers for the server.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError):
+        message = f"{url} answered with what is not the server's: {_short(str(answer))}"
+        raise UnreachableError(message) from None
 
 
 class RefusedError(ConfigError):

@@ -35,6 +35,11 @@ def status(code: int, text: str = "", **headers: str) -> Fault:
     return fault
 
 
+async def page(request: web.Request) -> web.StreamResponse:
+    """What a proxy shows."""
+    return web.Response(text="<h1>Maintenance</h1>", content_type="text/html")
+
+
 async def cut(request: web.Request) -> web.StreamResponse:
     """Close the connection without an answer."""
     assert request.transport is not None

@@ -13,7 +13,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from agentgym.engines.http import FailedCallError
+from agentgym.engines.http import FailedCallError, reading
 from agentgym.engines.vllm.adapter_files import write_adapter
 from agentgym.engines.vllm.fleet import Server, on_all, outcomes
 from agentgym.engines.vllm.health import HOW_TO_START
@@ -30,7 +30,8 @@ _THERE = "has already been loaded"
 async def loaded_names(server: Server, timeout_s: float) -> list[str]:
     """What a server can be asked for: its own model and all adapters."""
     cards = await server.client.call("GET", "/v1/models", timeout_s=timeout_s)
-    return [str(card["id"]) for card in cards["data"]]
+    with reading(server.url, cards):
+        return [str(card["id"]) for card in cards["data"]]
 
 
 class Adapters:

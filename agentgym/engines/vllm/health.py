@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError
+from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError, reading
 from agentgym.engines.vllm.settings import Deadlines
 from agentgym.errors import ConfigError, EngineError
 
@@ -55,16 +55,17 @@ async def look(client: JsonClient, model: str | None, deadlines: Deadlines) -> F
     info = await _told(client, "GET", "/server_info?config_format=json")
     size = await _told(client, "GET", "/get_world_size")
     await _told(client, "POST", "/inference/v1/abort_requests", {"request_ids": []})
-    config = info["vllm_config"]
-    _refuse_other_logprobs(client, config["model_config"]["logprobs_mode"])
-    return Facts(
-        model=card["id"],
-        max_model_len=card["max_model_len"],
-        label=weights["weight_version"],
-        dtype=str(config["model_config"]["dtype"]).removeprefix("torch."),
-        backend=(config["weight_transfer_config"] or {}).get("backend"),
-        num_workers=size["world_size"],
-    )
+    with reading(client.url, [weights, size, info]):
+        config = info["vllm_config"]
+        _refuse_other_logprobs(client, config["model_config"]["logprobs_mode"])
+        return Facts(
+            model=card["id"],
+            max_model_len=card["max_model_len"],
+            label=weights["weight_version"],
+            dtype=str(config["model_config"]["dtype"]).removeprefix("torch."),
+            backend=(config["weight_transfer_config"] or {}).get("backend"),
+            num_workers=size["world_size"],
+        )
 
 
 def refuse_other(client: JsonClient, before: Facts, now: Facts) -> None:
@@ -152,7 +153,8 @@ async def label_of(client: JsonClient, timeout_s: float) -> str:
         EngineError: it does not say.
     """
     answer = await client.call("GET", "/weight_info", timeout_s=timeout_s)
-    return str(answer["weight_version"])
+    with reading(client.url, answer):
+        return str(answer["weight_version"])
 
 
 async def _told(client: JsonClient, method: str, path: str, body: Any = None) -> Any:
@@ -174,8 +176,9 @@ async def _told(client: JsonClient, method: str, path: str, body: Any = None) ->
 
 
 def _card(client: JsonClient, cards: Any, model: str | None) -> Any:
-    bases = [card for card in cards["data"] if card["parent"] is None]
-    fitting = [card for card in bases if model in (None, card["id"], card["root"])]
+    with reading(client.url, cards):
+        bases = [card for card in cards["data"] if card["parent"] is None]
+        fitting = [card for card in bases if model in (None, card["id"], card["root"])]
     if not fitting:
         names = ", ".join(card["id"] for card in bases)
         raise ConfigError(f"{client.url} serves {names}, not {model}")

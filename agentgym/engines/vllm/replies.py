@@ -1,6 +1,7 @@
 """What vLLM sampled, as a `Generation`; held against what was asked for and by whose weights."""
 
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 from agentgym.constraint import Constraint, ConstraintError
@@ -58,7 +59,7 @@ def read_reply(answer: Any) -> Reply:
         choice = answer["choices"][0]
         content = choice["logprobs"]["content"]
         return Reply(
-            token_ids=tuple(choice["token_ids"]),
+            token_ids=tuple(map(index, choice["token_ids"])),
             logprobs=tuple(float(entry["logprob"]) for entry in content),
             finish_reason=str(choice["finish_reason"]),
             ended_by=choice["stop_reason"],
@@ -83,6 +84,9 @@ def to_generation(reply: Reply, sampling: Sampling, versions: Mapping[str, int])
     Raises:
         EngineError: it was aborted, or is no turn.
     """
+    if len(reply.token_ids) > sampling.max_tokens:
+        num = len(reply.token_ids)
+        raise EngineError(f"the server gave {num} tokens, asked for {sampling.max_tokens}")
     if min(reply.logprobs, default=0.0) <= _NO_LOGPROB:
         raise EngineError("the server sampled a token whose logprob is no number")
     ended = FinishedTurn(reply.token_ids, reply.finish_reason, reply.ended_by)

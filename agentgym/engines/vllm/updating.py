@@ -92,7 +92,7 @@ class Updater:
         sender = await self._connected(str(weights.version))
         await self._post_all("/pause?mode=keep")
         answers = await self._post_all("/reset_prefix_cache?reset_running_requests=true")
-        if not all(answer["success"] for answer in answers):
+        if not all(isinstance(answer, dict) and answer.get("success") for answer in answers):
             raise EngineError("a server did not forget what it computed with the old weights")
         await self._post_all("/start_weight_update")
 

@@ -103,6 +103,7 @@ async def test_why_a_turn_ended(
         ({"logprobs": None}, "not that of vLLM 0.32"),
         ({"weight_versions": None}, "not that of vLLM 0.32"),
         ({"logprobs": {"content": [{"logprob": -9999.0}] * 2}}, "is no number"),
+        ({"token_ids": [8.0, 7.0]}, "not that of vLLM 0.32"),
     ],
 )
 async def test_an_answer_that_is_no_turn_fails_it(
@@ -112,6 +113,13 @@ async def test_an_answer_that_is_no_turn_fails_it(
     fake.faults[GENERATE].append(_answering(reply_of([8, 7], ["default"] * 2, **changes)))
     async with engine_over(fake) as engine:
         with pytest.raises(EngineError, match=message):
+            await ask(engine)
+
+
+async def test_no_more_tokens_are_taken_than_were_asked_for(fake: FakeVllm) -> None:
+    fake.faults[GENERATE].append(_answering(reply_of([8] * 5, ["default"] * 5)))
+    async with engine_over(fake) as engine:
+        with pytest.raises(EngineError, match="gave 5 tokens, asked for 4"):
             await ask(engine)
 
 

@@ -5,10 +5,22 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from vllm_protocol_kit import SHORT, FakeVllm, ask, engine_over, running, status
+from vllm_protocol_kit import (
+    SHORT,
+    FakeVllm,
+    TestWeights,
+    ask,
+    engine_over,
+    fake,
+    page,
+    running,
+    status,
+)
 
 from agentgym.engines.vllm.settings import Deadlines, VllmServers
 from agentgym.errors import ConfigError, EngineError
+
+__all__ = ["fake"]
 
 
 @pytest.mark.parametrize(
@@ -33,6 +45,25 @@ async def test_a_server_that_cannot_be_used_is_refused(
             await ask(engine)
 
     assert not server.turns
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/weight_info", "/server_info", "/get_world_size"])
+async def test_a_page_is_no_answer(fake: FakeVllm, path: str) -> None:
+    """A proxy may say that all is well, and show a page of its own."""
+    fake.always[path] = page
+    async with engine_over(fake) as engine:
+        with pytest.raises(EngineError, match=r"is not the server's: .*Maintenance"):
+            await ask(engine)
+
+
+async def test_a_page_in_the_middle_of_an_update_leaves_the_old_weights(fake: FakeVllm) -> None:
+    fake.faults["/reset_prefix_cache"].append(page)
+    async with engine_over(fake) as engine:
+        with pytest.raises(EngineError, match=r"did not forget .*have those they had"):
+            await engine.update_weights(TestWeights(1))
+        await ask(engine)
+
+    assert fake.label == "default"
 
 
 @pytest.mark.parametrize("model", ["policy", "/m"])
