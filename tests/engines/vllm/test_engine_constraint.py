@@ -6,7 +6,8 @@ import re
 
 import jsonschema
 import pytest
-from vllm_engine_kit import EOS, prompt_of
+from vllm_engine_kit import prompt_of
+from vllm_kit import POLICY
 from vllm_local_kit import Local
 
 from agentgym.constraint import Constraint, ConstraintError
@@ -17,12 +18,12 @@ from agentgym.envs.base import Info, ResetResult
 from agentgym.envs.text_env import TextStep
 from agentgym.rendering import renderer_for
 from agentgym.rollout import GymScheduler, Player, run_trajectory
-from agentgym.trainer.tiny_policy import PATH
 from agentgym.trajectory import RolloutOutput, RolloutRequest, StopReason, Task
 
 pytestmark = pytest.mark.vllm
 PROMPT = prompt_of(4)
-STOPS = frozenset({EOS})
+TOKENIZER = load_tokenizer(str(POLICY))
+STOPS = frozenset({TOKENIZER.eos_token_id})
 SCHEMA = {
     "type": "object",
     "properties": {"n": {"enum": [1, 2]}, "colour": {"enum": ["red", "blue"]}},
@@ -40,7 +41,7 @@ async def test_turns_match_their_regex_and_their_schema(local: Local) -> None:
         local.ask(PROMPT, constraint=Constraint(json_schema=SCHEMA), session="v", **how),
         local.ask(PROMPT, max_tokens=20, session="f"),
     )
-    decode = load_tokenizer(str(PATH)).decode
+    decode = TOKENIZER.decode
 
     assert re.fullmatch("[0-9]{4}", decode(number.token_ids[:-1]))
     jsonschema.validate(json.loads(decode(value.token_ids[:-1])), SCHEMA)
@@ -94,7 +95,7 @@ async def _played(engine: VllmEngine, constraint: Constraint) -> RolloutOutput:
     )
     player = Player(
         engine=engine,
-        renderer=renderer_for(load_tokenizer(str(PATH))),
+        renderer=renderer_for(TOKENIZER),
         scheduler=GymScheduler(lambda: _Asking(constraint)),
     )
     return await run_trajectory(request, player)
