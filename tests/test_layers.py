@@ -19,6 +19,7 @@ FOLDERS = {"agentgym": "agentgym"} | {f: f"agentgym.{f}" for f in ("envs", "tool
 LAYERS: tuple[set[str], ...] = (
     {"errors"},
     {
+        "addresses",
         "checkpoints",
         "config",
         "constraint",

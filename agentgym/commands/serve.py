@@ -13,12 +13,13 @@ from typing import Literal
 
 from pydantic import Field
 
+from agentgym.addresses import http_url, is_loopback
 from agentgym.commands import Command
 from agentgym.config import Config
 from agentgym.engines.loading import refuse_missing_folder
 from agentgym.engines.vllm.launching import Launch, run_server
 from agentgym.engines.vllm.nccl import refuse_without_gpu
-from agentgym.engines.vllm.ports import is_loopback, refuse_taken_port
+from agentgym.engines.vllm.ports import refuse_taken_port
 from agentgym.engines.vllm.server_command import (
     KEY_VARIABLE,
     ServerSettings,
@@ -156,8 +157,7 @@ def _key_of(path: Path) -> str:
 
 def _url(host: str, port: int) -> str:
     """Where this machine reaches a server that listens on `host`."""
-    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{local}]:{port}" if ":" in local else f"http://{local}:{port}"
+    return http_url({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
 
 
 COMMAND = Command(ServeConfig, serve)

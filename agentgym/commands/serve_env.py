@@ -3,13 +3,13 @@
 import asyncio
 import inspect
 import signal
-from ipaddress import ip_address
 from typing import Any
 
 from aiohttp import web
 from pydantic import Field
 
 from agentgym import envs
+from agentgym.addresses import http_url, is_loopback
 from agentgym.commands import Command
 from agentgym.commands.sandboxes import settle_sandbox
 from agentgym.commands.sections import PluginSection, SandboxSection
@@ -65,8 +65,8 @@ async def _serve(app: web.Application, settings: ServeEnvConfig) -> None:
     try:
         await _listen(runner, settings)
         host, port = runner.addresses[0][:2]
-        print(f"serving {settings.env} at http://{host}:{port}", flush=True)
-        if not ip_address(host.partition("%")[0]).is_loopback:
+        print(f"serving {settings.env} at {http_url(host, port)}", flush=True)
+        if not is_loopback(host):
             print("whoever reaches this address can play: there is no login", flush=True)
         await stopped.wait()
     finally:

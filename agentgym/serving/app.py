@@ -6,7 +6,6 @@ or nobody asks for long.
 """
 
 import asyncio
-import ipaddress
 import json
 import weakref
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agentgym.addresses import is_loopback
 from agentgym.envs.base import Env
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.serving import wire
@@ -253,10 +253,10 @@ async def _say_and_close(
 
 
 async def _body(request: web.Request) -> Any:
-    text = await request.text()
     try:
+        text = await request.text()
         return json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError) as error:
+    except (ValueError, LookupError, RecursionError) as error:
         raise _refusal(web.HTTPBadRequest, f"the body is no JSON: {error}") from error
 
 
@@ -283,16 +283,8 @@ async def _own_origin_only(request: web.Request, handler: Any) -> Any:
 def _is_renamed(request: web.Request) -> bool:
     """Whether loopback was reached under another name: a page's own, made to point here."""
     address = None if request.transport is None else request.transport.get_extra_info("sockname")
-    is_local = isinstance(address, tuple) and ipaddress.ip_address(address[0]).is_loopback
-    name = urlsplit(f"//{request.host}").hostname or ""
-    return is_local and name != "localhost" and not _is_loopback(name)
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    is_local = isinstance(address, tuple) and is_loopback(address[0])
+    return is_local and not is_loopback(urlsplit(f"//{request.host}").hostname or "")
 
 
 async def _sweeping(app: web.Application) -> AsyncIterator[None]:

@@ -325,10 +325,11 @@ async def test_an_env_that_takes_too_long_to_build_is_closed_when_it_is_there() 
         ("/step", '{"action": {}, "session_id": "x"}', 404),
         ("/reset", '{"seed": -2}', 422),
         ("/reset", "{", 400),
+        ("/reset", b"\xff", 400),
         ("/nowhere", "{}", 404),
     ],
 )
-async def test_bad_requests_have_their_status(path: str, body: str, status: int) -> None:
+async def test_bad_requests_have_their_status(path: str, body: str | bytes, status: int) -> None:
     """And leave nothing open."""
     async with serving() as (url, client), client.post(f"{url}{path}", data=body) as response:
         assert response.status == status

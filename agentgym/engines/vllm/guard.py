@@ -9,13 +9,14 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
+from agentgym.addresses import is_loopback
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _OPEN = "/health"
-_LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Guard:
@@ -41,7 +42,7 @@ class Guard:
         headers = dict(_lower(scope["headers"]))
         if not self._key:
             host = headers.get(b"host", b"").decode("latin-1")
-            return b"origin" not in headers and _name(host) in _LOCAL_NAMES
+            return b"origin" not in headers and is_loopback(_name(host))
         if scope["path"] == _OPEN and scope.get("method") == "GET":
             return True
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
@@ -53,5 +54,5 @@ def _lower(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 
 def _name(host: str) -> str:
-    """A `Host` header without the port."""
-    return host if host.endswith("]") else host.rpartition(":")[0] or host
+    """A `Host` header without the port, and without the brackets of an address."""
+    return (host if host.endswith("]") else host.rpartition(":")[0] or host).strip("[]")

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 
 from agentgym.errors import EngineError
@@ -19,6 +20,8 @@ _GRACE_S = 30.0
 _ASK_EVERY_S = 0.5
 _TELL_EVERY_S = 10.0
 _PR_SET_PDEATHSIG = 1
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""A proxy, which the environment may name, does not know this machine's servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +85,9 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", launch: Launch) -> Non
 
 def _is_well(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/health", timeout=5):
+        with _DIRECTLY.open(f"{url}/health", timeout=5):
             return True
-    except OSError:
+    except (OSError, HTTPException):
         return False
 
 

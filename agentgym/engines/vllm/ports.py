@@ -3,9 +3,9 @@
 import os
 import socket
 from collections.abc import Sequence
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from agentgym.addresses import is_loopback
 from agentgym.errors import ConfigError
 
 _PORTS = {"http": 80, "https": 443}
@@ -25,19 +25,15 @@ def refuse_taken_port(host: str, port: int) -> None:
         ConfigError: somebody listens there, or this machine has no such address.
     """
     try:
-        socket.create_server((host, port)).close()
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ConfigError(f"cannot listen on --host {host}: {error.strerror}") from error
+    try:
+        socket.create_server(address[:2], family=family).close()
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; give another --port"
         ) from error
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
-    try:
-        return ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def place_of(url: str) -> str:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agentgym.engines.vllm.ports import is_loopback
+from agentgym.addresses import is_loopback
 from agentgym.engines.vllm.transfer import GLOO, NCCL, SHM
 
 EXTENSION = "agentgym.engines.vllm.extension.WorkerExtension"
@@ -17,6 +17,8 @@ _CPU_BLOCK = 32
 """Tokens; vLLM's own 128 on CPU is longer than many prompts, which are then never shared."""
 
 
+_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Those that vLLM takes as the highest."""
 _COMPACT_JSON = '{"backend": "xgrammar", "disable_any_whitespace": true}'
 """A policy that may put in any white space may put it in for ever."""
 
@@ -73,11 +75,16 @@ def server_argv(settings: ServerSettings) -> list[str]:
     elif settings.kv_cache_bytes:
         options["--gpu-memory-utilization"] = TOKEN_SHARE
     if settings.lora_rank:
-        options["--max-lora-rank"] = settings.lora_rank
+        options["--max-lora-rank"] = highest_lora_rank(settings.lora_rank)
         flags.append("--enable-lora")
     given = [text for name, v in options.items() if v is not None for text in (name, str(v))]
     module = "vllm.entrypoints.openai.api_server"
     return [sys.executable, "-m", module, *given, *flags, *settings.extra]
+
+
+def highest_lora_rank(rank: int) -> int:
+    """The setting of vLLM under which adapters of `rank` fit; `rank`, which it refuses, if none."""
+    return next((known for known in _LORA_RANKS if known >= rank), rank)
 
 
 def _backend_for(settings: ServerSettings) -> str:

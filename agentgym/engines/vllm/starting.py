@@ -18,12 +18,10 @@ import numpy as np
 
 from agentgym.engines.loading import refuse_missing_folder
 from agentgym.engines.vllm.local_settings import VllmSettings
-from agentgym.engines.vllm.server_command import TOKEN_SHARE
+from agentgym.engines.vllm.server_command import TOKEN_SHARE, highest_lora_rank
 from agentgym.errors import AgentGymError, ConfigError, MissingExtraError, boundary
 
 _CPU_KV_CACHE_BYTES = 1 << 30
-_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Those that vLLM takes as the highest."""
 _MAX_REASON = 400
 _AMONG_OTHERS = "external_launcher"
 """vLLM's name for a process that was started together with others."""
@@ -141,8 +139,7 @@ def _common(model: str, settings: VllmSettings) -> dict[str, Any]:
         arguments |= {
             "enable_lora": True,
             "max_loras": 2,
-            "max_lora_rank": next((r for r in _LORA_RANKS if r >= settings.lora_rank), None)
-            or settings.lora_rank,
+            "max_lora_rank": highest_lora_rank(settings.lora_rank),
         }
     return arguments
 

@@ -23,9 +23,9 @@ from agentgym.commands.serve import ServeConfig
 from agentgym.config import load
 from agentgym.engines.vllm.guard import Guard
 from agentgym.engines.vllm.launching import Launch, run_server
-from agentgym.engines.vllm.ports import free_port
+from agentgym.engines.vllm.ports import free_port, refuse_taken_port
 from agentgym.engines.vllm.server_command import ServerSettings, server_argv, server_environment
-from agentgym.errors import EngineError
+from agentgym.errors import ConfigError, EngineError
 
 ENDPOINTS = (
     "/v1/models",
@@ -118,6 +118,14 @@ def test_the_command_fits_the_machine(on_gpu: bool) -> None:
     assert argv[argv.index("--max-lora-rank") + 1] == "8"
 
 
+@pytest.mark.parametrize(("rank", "highest"), [(1, "1"), (4, "8"), (12, "16"), (513, "513")])
+def test_adapters_of_any_rank_fit(rank: int, highest: str) -> None:
+    """vLLM takes some numbers only as the highest rank."""
+    argv = server_argv(ServerSettings(model="m", lora_rank=rank))
+
+    assert argv[argv.index("--max-lora-rank") + 1] == highest
+
+
 def test_a_server_that_is_told_its_cache_starts_on_a_gpu_that_others_use() -> None:
     """Without it vLLM wants most of the memory to be free; the user's own words come last."""
     settings = ServerSettings(model="m", on_gpu=True, extra=("--gpu-memory-utilization", "0.3"))
@@ -167,6 +175,9 @@ async def test_with_a_key_everything_needs_it(path: str, monkeypatch: pytest.Mon
         ({"host": "127.0.0.1:8000"}, 200),
         ({"host": "localhost"}, 200),
         ({"host": "[::1]:8000"}, 200),
+        ({"host": "127.0.0.2:8000"}, 200),
+        ({"host": "[::ffff:127.0.0.1]"}, 200),
+        ({"host": "127.0.0.1.page.example"}, 401),
         ({"host": "127.0.0.1:8000", "origin": "http://page"}, 401),
         ({"host": "page.example:8000"}, 401),
         ({}, 401),
@@ -278,6 +289,65 @@ def test_a_server_that_does_not_get_ready_is_an_error(
 
     assert signal.getsignal(signal.SIGTERM) is handler
     assert not any(str(tmp_path).encode() in words for words in command_lines())
+
+
+IMPOLITE = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    is_up = False
+
+    def do_GET(self):
+        if Handler.is_up:
+            self.send_response(200)
+            self.end_headers()
+        else:
+            self.wfile.write(b"not yet\\r\\n")
+        Handler.is_up = True
+
+with HTTPServer(("127.0.0.1", PORT), Handler) as server:
+    server.handle_request()
+    server.handle_request()
+raise SystemExit(7)
+"""
+
+
+def test_a_server_gets_ready_whatever_it_says_first_and_whatever_proxy_there_is(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A proxy of the environment would look for the server on its own machine."""
+    monkeypatch.setattr("agentgym.engines.vllm.launching._ASK_EVERY_S", 0.05)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    port = free_port()
+    launch = Launch(
+        argv=[sys.executable, "-S", "-c", IMPOLITE.replace("PORT", str(port))],
+        environment=os.environ,
+        url=f"http://127.0.0.1:{port}",
+        timeout_s=10,
+    )
+    code = run_server(launch, ready="ready")
+
+    assert (code, capfd.readouterr().out) == (7, "ready\n")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1"])
+def test_any_name_of_this_machine_can_be_listened_on(host: str) -> None:
+    if host == "::1" and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    refuse_taken_port(host, free_port())
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [("203.0.113.1", "Cannot assign requested address"), ("no.such.host.invalid", "cannot listen")],
+)
+def test_what_is_no_address_of_this_machine_is_one_line(host: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        refuse_taken_port(host, free_port())
+
+    assert "Unknown error" not in str(caught.value)
 
 
 def command_lines() -> Iterator[bytes]:
