@@ -67,7 +67,8 @@ def _load(name: str) -> ModuleType:
 
 compare = _load("compare")
 inputs = _load("inputs")
-_load("loop_kit")
+for _kit in ("loop_kit", "repeat_kit", "resume_kit"):
+    _load(_kit)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
