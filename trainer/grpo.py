@@ -333,6 +333,7 @@ class AgentGRPOTrainer(GRPOTrainer):
             correction=self.args.correction_settings,
         )
         loss = update.run(model, part)
+        self.ranks.together(update.refuse_failure)
         self.stage.weights_changed()
         seconds = time.perf_counter() - started
         self._computed_tokens = update.metrics.num_computed

@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
-from agentgym.errors import ConfigError, EpisodeError, RewardError, boundary
+from agentgym.errors import AgentGymError, ConfigError, EpisodeError, RewardError, boundary
 from agentgym.rewards.rubric import ERRORS, Score, as_score, is_async, merge
 from agentgym.rollout.background import LoopThread
 from agentgym.threads import in_thread
@@ -44,6 +44,7 @@ class GuardedReward:
         self.loop: LoopThread | None = None
         self.error: str | None = None
         """What went wrong in the last call."""
+        self._refused: AgentGymError | None = None
         self._function = function
         self._timeout_s = timeout_s
 
@@ -52,14 +53,23 @@ class GuardedReward:
         self.error = None
         call = functools.partial(self._function, prompts=prompts, **columns)
         try:
-            scores = self.loop.run(self._call(call))
+            return self._as_many(self.loop.run(self._call(call)), len(prompts))
         except EpisodeError as error:
             self.error = str(error)
-            return [None] * len(prompts)
-        if len(scores) != len(prompts):
+        except AgentGymError as error:
+            self._refused = error
+        return [None] * len(prompts)
+
+    def refuse(self) -> None:
+        """Raise what stops the run; not at once, since other ranks wait for this one's rewards."""
+        if self._refused is not None:
+            raise self._refused
+
+    def _as_many(self, scores: list[Score], count: int) -> list[Score]:
+        if len(scores) != count:
             raise ConfigError(
-                f"reward function {self.__name__!r} returned {len(scores)} rewards for "
-                f"{len(prompts)} trajectories"
+                f"reward function {self.__name__!r} returned {len(scores)} rewards for {count} "
+                "trajectories"
             )
         return scores
 
@@ -131,7 +141,7 @@ class TRLRewards:
     ) -> list[tuple[dict[str, Score], dict[str, str]]]:
         """Per trajectory its columns, and what went wrong by name; collective."""
         count = max(ranks.gather(len(outputs)))
-        rows = _rows(requests, outputs, count=count)
+        rows = ranks.together(lambda: _rows(requests, outputs, count=count))
         guards = [f for f in self._functions if isinstance(f, GuardedReward)]
         for guard in guards:
             guard.loop = loop
@@ -141,6 +151,7 @@ class TRLRewards:
             [row["completion"] for row in rows],
             [row["completion_ids"] for row in rows],
         )
+        ranks.together(lambda: _refuse(guards))
         _keep_logged(trainer, ranks, count=len(outputs))
         start = ranks.index * count
         errors = {g.__name__: g.error for g in guards if g.error is not None}
@@ -148,6 +159,11 @@ class TRLRewards:
             (dict(zip(self.names, map(_as_score, values), strict=True)), errors)
             for values in table[start : start + len(outputs)].tolist()
         ]
+
+
+def _refuse(guards: Sequence[GuardedReward]) -> None:
+    for guard in guards:
+        guard.refuse()
 
 
 def _keep_logged(trainer: GRPOTrainer, ranks: Ranks, *, count: int) -> None:

@@ -14,9 +14,10 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from torch import Tensor, nn
 
+from agentgym.errors import UsageError
 from agentgym.trainer.corrections import CorrectionSettings, Opinions, correct
 from agentgym.trainer.logprobs import TokenLogprobs
-from agentgym.trainer.losses import FlatTokens, LossSettings, Normalizer, policy_loss
+from agentgym.trainer.losses import FlatTokens, LossOutput, LossSettings, Normalizer, policy_loss
 from agentgym.trainer.metrics import StepMetrics
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.window import MicroBatch, Part
@@ -50,6 +51,7 @@ class Update:
         self.metrics = StepMetrics()
         self.logprob_seconds = 0.0
         """In passes without gradient."""
+        self._failure: UsageError | None = None
 
     def run(self, model: nn.Module, part: Part) -> Tensor:
         """[] this rank's loss, scaled like the gradient; the mean over ranks is the step's loss."""
@@ -61,6 +63,14 @@ class Update:
             with defer:
                 total += self._backward(micro, part.normalizer)
         return total
+
+    def refuse_failure(self) -> None:
+        """Raise what the loss of a micro-batch was refused with; before the optimizer steps.
+
+        Not at once: the passes of the other ranks wait for those of this one.
+        """
+        if self._failure is not None:
+            raise self._failure
 
     def _backward(self, micro: MicroBatch, normalizer: Normalizer) -> Tensor:
         batch = micro.batch.to(str(self._accelerator.device))
@@ -78,12 +88,20 @@ class Update:
             entropy=entropy,
             weights=self._weights(micro, batch, logprobs.detach()),
         )
-        output = policy_loss(tokens, self._settings, normalizer)
+        output = self._loss(tokens, normalizer)
         self.metrics.add_loss(output)
         self.metrics.add_tokens(computed=batch.input_ids.numel(), useful=batch.num_tokens)
         loss: Tensor = output.loss * self._accelerator.num_processes
         self._accelerate_backward(loss)
         return loss.detach()
+
+    def _loss(self, tokens: FlatTokens, normalizer: Normalizer) -> LossOutput:
+        """That of a micro-batch; 0 if it was refused."""
+        try:
+            return policy_loss(tokens, self._settings, normalizer)
+        except UsageError as error:
+            self._failure = self._failure or error
+            return LossOutput(tokens.logprobs.sum() * 0.0)
 
     def _weights(self, micro: MicroBatch, batch: PackedBatch, current: Tensor) -> Tensor | None:
         assert micro.old_logprobs is not None

@@ -13,31 +13,42 @@ pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 
 SCRIPT = """
-import json, os, sys
+import dataclasses, json, os, sys
 sys.path.insert(0, sys.argv[1])
 import torch
 from conftest import WordsEnv, tiny_config
 from transformers import Qwen3ForCausalLM
 from agentgym.errors import AgentGymError, ConfigError
+from agentgym.registry import LOSSES
 from agentgym.rendering import renderer_for
 from agentgym.testing import byte_tokenizer
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.grpo import AgentGRPOTrainer
+from agentgym.trainer.losses import dapo
 
-folder, runs, fault = sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
+folder, runs = sys.argv[2], json.loads(sys.argv[3])
 torch.set_num_threads(1)
 tokenizer = byte_tokenizer()
 
 def judge(output):
-    if fault == "usage" and trainer.ranks.index == 1:
+    if is_faulty("reward"):
         raise ConfigError("rank 1 is misconfigured")
     return len(output.messages) / 10
 
 def trl_judge(prompts, completions, **columns):
-    return [float(len(c)) for c in completions]
+    return [float(len(c)) for c in completions][is_faulty("trl reward") :]
 
+def my_loss(tokens, settings, normalizer):
+    output = dapo(tokens, settings, normalizer)
+    return dataclasses.replace(output, loss=output.loss / (not is_faulty("loss")))
+
+def is_faulty(what):
+    return what == fault and trainer.ranks.index == 1
+
+LOSSES.register("mine", my_loss)
 for name, settings in runs.items():
     torch.manual_seed(0)
+    fault = settings.pop("fault", "")
     out = os.path.join(folder, name)
     args = AgentGRPOConfig(
         output_dir=out, use_cpu=True, max_steps=4, num_generations=4, max_completion_length=32,
@@ -52,8 +63,8 @@ for name, settings in runs.items():
     try:
         trainer.train()
     except AgentGymError as error:
-        print("STOPPED", error)
-        sys.exit(7)
+        print("STOPPED", trainer.state.global_step, error)
+        continue
     figures = trainer.evaluate_env()
     if trainer.accelerator.is_main_process:
         weights = torch.cat([p.detach().flatten() for p in trainer.policy.parameters()])
@@ -80,15 +91,13 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def run(
-    folder: Path, processes: int, runs: dict[str, dict[str, Any]], *, fault: str = ""
-) -> ranks_kit.Ended:
+def run(folder: Path, processes: int, runs: dict[str, dict[str, Any]]) -> ranks_kit.Ended:
     """One run after the other, in the same processes."""
     script = folder / "script.py"
     script.write_text(SCRIPT)
     out = folder / f"out{processes}"
     out.mkdir()
-    program = [script, HERE, out, json.dumps(runs), fault]
+    program = [script, HERE, out, json.dumps(runs)]
     return ranks_kit.alone(program) if processes == 1 else ranks_kit.run(program, processes)
 
 
@@ -124,11 +133,19 @@ def test_two_processes_make_the_update_of_one(played: Path, way: str):
     assert together["eval"] == pytest.approx(alone["eval"], rel=1e-3)
 
 
-def test_an_error_on_one_rank_stops_all_of_them(tmp_path: Path):
-    """The others must not wait for it until a timeout."""
-    done = run(tmp_path, 2, {"run": {"per_device_train_batch_size": 8}}, fault="usage")
+FAULTS = {
+    "reward": "rank 1 is misconfigured",
+    "trl reward": "reward function 'trl_judge' returned 7 rewards for 8 trajectories",
+    "loss": "the mine loss of ",
+}
 
-    assert done.code != 0
-    first, second = done.said
-    assert "STOPPED rank 1: rank 1 is misconfigured" in first, done.errors[-2000:]
-    assert "STOPPED rank 1 is misconfigured" in second
+
+def test_an_error_on_one_rank_stops_all_of_them(tmp_path: Path):
+    """The others must not wait for it until a timeout; none makes the step."""
+    common = {"per_device_train_batch_size": 8, "loss_type": "mine"}
+    done = run(tmp_path, 2, {name: {**common, "fault": name} for name in FAULTS})
+
+    first, second = (said.splitlines() for said in done.in_peace().said)
+    for told, own, message in zip(first, second, FAULTS.values(), strict=True):
+        assert told.startswith(f"STOPPED 0 rank 1: {message}"), first
+        assert own.startswith(f"STOPPED 0 {message}"), second
