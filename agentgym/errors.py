@@ -78,6 +78,10 @@ class OutageError(AgentGymError):
     """
 
 
+class WrongServerError(ConfigError):
+    """A server is not what is needed: it is to be changed, and what was begun can go on then."""
+
+
 class ToolError(AgentGymError):
     """Shown to the model as the tool's result; raise it in a tool to say what went wrong."""
 

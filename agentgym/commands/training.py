@@ -11,7 +11,13 @@ from typing import Any
 from agentgym.checkpoints import step_of
 from agentgym.commands.stopping import StopRequest
 from agentgym.commands.train_config import TrainConfig
-from agentgym.errors import AgentGymError, ConfigError, EpisodeError, OutageError
+from agentgym.errors import (
+    AgentGymError,
+    ConfigError,
+    EpisodeError,
+    OutageError,
+    WrongServerError,
+)
 from agentgym.plotting import RewardCurve, reward_curve_png
 from agentgym.progress import Progress
 from agentgym.store import RunFolder, StorageError, write_atomically
@@ -20,6 +26,8 @@ from agentgym.trainer.grpo import AgentGRPOTrainer
 
 Evaluation = dict[str, Mapping[str, float]]
 """Figures of held-out tasks by how they were sampled: `sampled` and `greedy`."""
+_NOT_THE_RUNS = (EpisodeError, OutageError, WrongServerError)
+"""Errors after which the run can go on as it is, once their cause is over."""
 _TORCH_WRITER = ("inline_container", "PytorchStreamWriter")
 """In the messages of `torch.save` when a write fails."""
 
@@ -129,15 +137,15 @@ class TrainingRun:
         trainer = self.trainer
         try:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        except (EpisodeError, OutageError):
+        except _NOT_THE_RUNS:
             step = trainer.state.global_step
             if step != self._saved_step and step % trainer.args.steps_per_window == 0:
                 trainer._save_checkpoint(trainer.model, trial=None)
             raise
 
     def _say_how_to_go_on(self, error: AgentGymError) -> None:
-        """Add to an error that no change of settings mends what to do once its cause is over."""
-        if not self.is_main or not isinstance(error, (EpisodeError, OutageError)):
+        """Add to an error that no change of the run mends what to do once its cause is over."""
+        if not self.is_main or not isinstance(error, _NOT_THE_RUNS):
             return
         try:
             step = step_of(self.folder.newest_checkpoint())

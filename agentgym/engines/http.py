@@ -20,7 +20,7 @@ from typing import Any
 
 import aiohttp
 
-from agentgym.errors import ConfigError, EngineError
+from agentgym.errors import ConfigError, EngineError, WrongServerError
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT_S = 0.2
@@ -116,7 +116,7 @@ def reading(url: str, answer: Any) -> Iterator[None]:
         raise UnreachableError(message) from None
 
 
-class RefusedError(ConfigError):
+class RefusedError(WrongServerError):
     """The server knows neither the key, nor the path, nor what was asked for."""
 
     def __init__(self, message: str, status: int) -> None:

@@ -20,7 +20,7 @@ from agentgym.engines.vllm.health import HOW_TO_START
 from agentgym.engines.vllm.policy import Policy
 from agentgym.engines.vllm.settings import VllmServers
 from agentgym.engines.weights import Weights
-from agentgym.errors import ConfigError, EngineError
+from agentgym.errors import ConfigError, EngineError, WrongServerError
 from agentgym.threads import Worker
 
 _LOAD, _UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
@@ -131,7 +131,7 @@ class Adapters:
                 return
             if error.status == 404 and "adapter" not in error.text.lower():
                 message = f"{server.url} takes no LoRA adapters: {HOW_TO_START} --lora-rank R"
-                raise ConfigError(message) from error
+                raise WrongServerError(message) from error
             message = f"{server.url} refuses the adapter {name}: {error.message}"
             raise ConfigError(message) from error
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError, reading
 from agentgym.engines.vllm.settings import Deadlines
-from agentgym.errors import ConfigError, EngineError
+from agentgym.errors import EngineError, WrongServerError
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ _BROKEN = 500
 HOW_TO_START = "start it with `agentgym serve`"
 
 
-class OtherKeyError(ConfigError):
+class OtherKeyError(WrongServerError):
     """The server wants an API key, and not the one that was sent, if any."""
 
 
@@ -45,7 +45,7 @@ async def look(client: JsonClient, model: str | None, deadlines: Deadlines) -> F
 
     Raises:
         OtherKeyError: it does not let us in.
-        ConfigError: it serves another model, or was started without what is needed.
+        WrongServerError: it serves another model, or was started without what is needed.
         EngineError: it did not answer in time.
     """
     await until_alive(client, deadlines.connect_s)
@@ -69,7 +69,7 @@ async def look(client: JsonClient, model: str | None, deadlines: Deadlines) -> F
 
 
 def refuse_other(client: JsonClient, before: Facts, now: Facts) -> None:
-    """Raise a `ConfigError` if a server that was started anew cannot stand in for what it was."""
+    """Raise a `WrongServerError` unless a server that was started anew can go on as before."""
     room = min(before.max_model_len, now.max_model_len)
     pairs = {
         "model": (before.model, now.model),
@@ -78,7 +78,7 @@ def refuse_other(client: JsonClient, before: Facts, now: Facts) -> None:
     }
     changes = [f"{name} {new} instead of {old}" for name, (old, new) in pairs.items() if new != old]
     if changes:
-        raise ConfigError(
+        raise WrongServerError(
             f"{client.url} was started anew with {', '.join(changes)}: start it as it was"
         )
 
@@ -162,7 +162,7 @@ async def _told(client: JsonClient, method: str, path: str, body: Any = None) ->
 
     Raises:
         OtherKeyError: it does not let us in.
-        ConfigError: it has no such endpoint.
+        WrongServerError: it has no such endpoint.
     """
     try:
         return await client.call(method, path, body, timeout_s=_PER_CALL_S)
@@ -171,7 +171,7 @@ async def _told(client: JsonClient, method: str, path: str, body: Any = None) ->
             raise OtherKeyError(f"{client.url} wants another API key") from error
         if error.status in (403, 404):
             message = f"{client.url} has no {path.split('?')[0]}: {HOW_TO_START}"
-            raise ConfigError(message) from error
+            raise WrongServerError(message) from error
         raise
 
 
@@ -181,13 +181,13 @@ def _card(client: JsonClient, cards: Any, model: str | None) -> Any:
         fitting = [card for card in bases if model in (None, card["id"], card["root"])]
     if not fitting:
         names = ", ".join(card["id"] for card in bases)
-        raise ConfigError(f"{client.url} serves {names}, not {model}")
+        raise WrongServerError(f"{client.url} serves {names}, not {model}")
     return fitting[0]
 
 
 def _refuse_other_logprobs(client: JsonClient, mode: str) -> None:
     if mode != "processed_logprobs":
-        raise ConfigError(
+        raise WrongServerError(
             f"{client.url} gives {mode}, which are not those of the distribution sampled from: "
             f"{HOW_TO_START}, or with --logprobs-mode processed_logprobs"
         )

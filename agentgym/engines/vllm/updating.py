@@ -21,7 +21,7 @@ from agentgym.engines.vllm.settings import VllmServers
 from agentgym.engines.vllm.swapping import Swap
 from agentgym.engines.vllm.transfer import Sender, sender_for
 from agentgym.engines.weights import Bucket, Weights
-from agentgym.errors import ConfigError, EngineError
+from agentgym.errors import ConfigError, EngineError, WrongServerError
 from agentgym.threads import Worker
 
 _STEP_S = 0.25
@@ -153,7 +153,9 @@ class Updater:
         backends = {fact.backend for fact in facts}
         backend = backends.pop()
         if backend is None or backends:
-            raise ConfigError(f"the servers do not all take weights in one way: {HOW_TO_START}")
+            raise WrongServerError(
+                f"the servers do not all take weights in one way: {HOW_TO_START}"
+            )
         workers = [fact.num_workers for fact in facts]
         worker = Worker()
         try:

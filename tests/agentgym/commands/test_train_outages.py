@@ -13,12 +13,14 @@ PLUGIN = """\
 from pathlib import Path
 
 from agentgym import registry
-from agentgym.errors import OutageError
+from agentgym.errors import OutageError, WrongServerError
 
 async def needs_a_server(trajectory):
     number = len(list(Path("run").glob("trajectories/step-*.jsonl")))
     if Path("gone").exists() and number == int(Path("gone").read_text()):
         raise OutageError("http://judge:1 was not there within 60 s")
+    if Path("other").exists() and number == int(Path("other").read_text()):
+        raise WrongServerError("http://judge:1 wants another API key")
     return 1.0
 
 if "needs_a_server" not in registry.REWARDS.names():
@@ -42,18 +44,20 @@ def test_what_was_learned_is_kept_and_gone_on_with(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A checkpoint of every step would be dear; one when it is known that the run ends is not."""
-    (folder / "gone").write_text("2")
+    (folder / "gone").write_text("1")
     assert main([*RUN, "--save-steps", "100"]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    (folder / "gone").unlink()
+    (gone,) = capsys.readouterr().err.splitlines()
+    (folder / "gone").rename(folder / "other").write_text("2")
+    assert main(["train", "--resume", "--run-dir", "run"]) == 2
+    (other,) = capsys.readouterr().err.splitlines()
+    (folder / "other").unlink()
     kept = [path.name for path in (folder / "run" / "checkpoints").glob("checkpoint-*")]
     assert main(["train", "--resume", "--run-dir", "run"]) == 0
 
-    assert line == (
-        "agentgym: http://judge:1 was not there within 60 s; step 2 is kept, go on with: agentgym "
-        "train --resume --run-dir run"
-    )
-    assert kept == ["checkpoint-2"]
+    go_on = "is kept, go on with: agentgym train --resume --run-dir run"
+    assert gone == f"agentgym: http://judge:1 was not there within 60 s; step 1 {go_on}"
+    assert other == f"agentgym: http://judge:1 wants another API key; step 2 {go_on}"
+    assert sorted(kept) == ["checkpoint-1", "checkpoint-2"]
     rows = [
         json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()
     ]
