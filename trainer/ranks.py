@@ -4,6 +4,7 @@ Every call here is collective: all ranks make it, in the same order. None is mad
 played, and control flow only ever depends on what every rank has been told.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -20,6 +21,9 @@ T = TypeVar("T")
 PATIENCE = timedelta(days=7)
 """How long a rank waits for the others' envs; the episode timeout is what bounds it."""
 
+_meetings = itertools.count(1)
+"""Of this process, whatever was trained before: what was told at one stays in the store."""
+
 
 class Ranks:
     """The processes of this run."""
@@ -27,7 +31,6 @@ class Ranks:
     def __init__(self, accelerator: Accelerator) -> None:
         self.index: int = accelerator.process_index
         self.count: int = accelerator.num_processes
-        self._meetings = 0
 
     def gather(self, value: T) -> list[T]:
         """[ranks] the value of every rank, on every rank."""
@@ -62,26 +65,26 @@ class Ranks:
         """
         if self.count == 1:
             return work()
-        self._meetings += 1
+        meeting = next(_meetings)
         try:
             result = work()
         except BaseException as error:
-            self._tell(f"{_kind(error)} rank {self.index}: {_message(error)}")
+            self._tell(meeting, f"{_kind(error)} rank {self.index}: {_message(error)}")
             if isinstance(error, Exception):
-                self._hear()
+                self._hear(meeting)
             raise
-        self._tell("")
-        for told in filter(None, self._hear()):
+        self._tell(meeting, "")
+        for told in filter(None, self._hear(meeting)):
             kind, message = told.split(" ", 1)
             raise _KINDS[kind](message)
         return result
 
-    def _tell(self, outcome: str) -> None:
-        _store().set(f"agentgym/{self._meetings}/{self.index}", outcome)
+    def _tell(self, meeting: int, outcome: str) -> None:
+        _store().set(f"agentgym/{meeting}/{self.index}", outcome)
 
-    def _hear(self) -> list[str]:
-        """What every rank told at this meeting, once all of them have."""
-        names = [f"agentgym/{self._meetings}/{rank}" for rank in range(self.count)]
+    def _hear(self, meeting: int) -> list[str]:
+        """What every rank told at a meeting, once all of them have."""
+        names = [f"agentgym/{meeting}/{rank}" for rank in range(self.count)]
         _store().wait(names, PATIENCE)
         return [_store().get(name).decode() for name in names]
 
