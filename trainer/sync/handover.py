@@ -1,10 +1,12 @@
 """Buckets from the thread that gathers them to the event loop that delivers them.
 
 Neither side can leave the other waiting: a gather that fails ends the delivery, and a delivery that
-fails lets the gather run to its end, which the other ranks take part in.
+fails lets the gather run to its end, which the other ranks take part in. A bucket is gathered while
+the one before it is delivered, and no further one.
 """
 
 import queue
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
@@ -33,6 +35,7 @@ class HandedOver:
         self.lora_config = contents.lora_config
         self.version = version
         self._queue: queue.Queue[Bucket | BaseException | None] = queue.Queue(maxsize=1)
+        self._taken = threading.Event()
 
     def buckets(self) -> Iterator[Bucket]:
         """Everything that is put in, until the end.
@@ -47,9 +50,11 @@ class HandedOver:
 
     def _next(self) -> Bucket | BaseException | None:
         try:
-            return self._queue.get(timeout=max(self._ends - time.perf_counter(), 0.0))
+            item = self._queue.get(timeout=max(self._ends - time.perf_counter(), 0.0))
         except queue.Empty:
             raise EngineError("the weights were not gathered in time (sync_timeout_s)") from None
+        self._taken.set()
+        return item
 
     def feed(self, buckets: Iterable[Bucket], delivery: Running[Any]) -> None:
         """Put all buckets in; those that nobody will take are gathered and dropped."""
@@ -62,9 +67,11 @@ class HandedOver:
         self._put(None, delivery)
 
     def _put(self, item: Bucket | BaseException | None, delivery: Running[Any]) -> None:
-        while not delivery.is_over and time.perf_counter() < self._ends:
-            try:
-                self._queue.put(item, timeout=_LOOK_S)
-            except queue.Full:
-                continue
+        """Until it is taken, or nobody will take it any more."""
+        if delivery.is_over or time.perf_counter() >= self._ends:
             return
+        self._taken.clear()
+        self._queue.put_nowait(item)
+        while not delivery.is_over and time.perf_counter() < self._ends:
+            if self._taken.wait(_LOOK_S):
+                return

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeVar
@@ -19,9 +21,12 @@ from agentgym.engines.transformers.copying import CopyEngine
 from agentgym.engines.weights import TensorSpec, Weights
 from agentgym.errors import ConfigError, EngineError, UsageError
 from agentgym.rollout.background import LoopThread
+from agentgym.threads import in_thread
 from agentgym.trainer.grpo import AgentGRPOTrainer
 from agentgym.trainer.ranks import Ranks
 from agentgym.trainer.sync import SyncSettings, WeightSync
+from agentgym.trainer.sync.gather import Contents
+from agentgym.trainer.sync.handover import HandedOver
 from agentgym.trainer.sync.push import senders
 
 __all__ = ["fake"]
@@ -221,6 +226,34 @@ def test_specs_are_known_before_the_first_tensor_is(model: Qwen3ForCausalLM, loo
     engine: Any = Deaf(look)
     sync_of(model).push(engine, loop)
     assert seen["model.norm.weight"] == TensorSpec(shape=(32,), dtype="float32")
+
+
+def test_two_buckets_are_in_memory_and_no_more(loop: LoopThread):
+    """One on its way, and the one that is gathered meanwhile: each may be large."""
+
+    class Tensors(dict[str, Any]):
+        """Can be looked for."""
+
+    made: list[weakref.ref[Tensors]] = []
+    counts: list[int] = []
+
+    def gathered() -> Iterator[Tensors]:
+        for number in range(5):
+            bucket = Tensors(number=number)
+            made.append(weakref.ref(bucket))
+            counts.append(sum(known() is not None for known in made))
+            yield bucket
+            del bucket
+
+    def deliver() -> list[int]:
+        return [(bucket["number"], time.sleep(0.02))[0] for bucket in weights.buckets()]
+
+    ends = time.perf_counter() + 20
+    weights = HandedOver(Contents("full", (), {}), 1, ends=ends)
+    delivery = loop.start(in_thread(deliver))
+    weights.feed(gathered(), delivery)
+    assert delivery.result() == [0, 1, 2, 3, 4]
+    assert max(counts) == 2
 
 
 def test_an_update_that_failed_is_none_to_compare_with(
