@@ -5,8 +5,10 @@ share the trajectories.
 """
 
 import asyncio
+import math
 import os
 import threading
+import time
 from typing import Literal
 
 from agentgym.deadlines import together
@@ -26,7 +28,7 @@ from agentgym.engines.vllm.turns import Turn, Turns
 from agentgym.engines.vllm.updating import Updater
 from agentgym.engines.vllm.watch import Watch
 from agentgym.engines.weights import Weights
-from agentgym.errors import ConfigError, EngineError
+from agentgym.errors import AgentGymError, ConfigError, EngineError
 from agentgym.threads import in_thread, run_coroutine
 
 _BAD_REQUEST = 400
@@ -60,6 +62,8 @@ class VllmServerEngine:
         )
         self._max_context: int | None = None
         self._looking = threading.Lock()
+        self._looked: tuple[float, AgentGymError | None] = (-math.inf, None)
+        """When the last look ended, and how it failed."""
         self._is_updating = False
         self._is_closed = False
 
@@ -118,6 +122,7 @@ class VllmServerEngine:
         self._refuse_closed()
         if self._max_context is None:
             await in_thread(self._look)
+            self._refuse_closed()
 
     async def generate(
         self, prompt_ids: tuple[int, ...], sampling: Sampling, *, session: str
@@ -143,8 +148,7 @@ class VllmServerEngine:
 
     def release(self, session: str) -> None:
         """The trajectory is over: what still runs for it is aborted."""
-        for server in self._servers:
-            server.watch.end(EngineError(f"the trajectory {session} is over"), session)
+        self._turns.end(EngineError(f"the trajectory {session} is over"), session)
         self._router.release(session)
 
     async def update_weights(self, weights: Weights | None = None) -> int:
@@ -182,16 +186,18 @@ class VllmServerEngine:
             raise EngineError(f"some servers have version {version} as an adapter, others do not")
         if kinds[0] == "lora":
             self._policy.version, self._policy.adapter = version, name
-        elif self._policy.label != str(version):
-            self._policy.move(str(version), version)
+        else:
+            if self._policy.label != str(version):
+                self._policy.move(str(version), version)
+            for server in self._servers:
+                server.found = None
         self._policy.trouble = None
         self._router.wake()
 
     async def aclose(self) -> None:
         """End what runs, and leave the servers as they are; idempotent."""
         self._is_closed = True
-        for server in self._servers:
-            server.watch.end(EngineError("the engine was closed"))
+        self._turns.end(EngineError("the engine was closed"))
         await self._updater.aclose()
         await self._adapters.aclose()
         for server in self._servers:
@@ -212,10 +218,23 @@ class VllmServerEngine:
             raise EngineError("the engine was closed")
 
     def _look(self) -> None:
-        """Once, for whichever threads and event loops ask."""
+        """Once, for whichever threads and event loops ask; who waits for a look shares its end."""
+        since = time.monotonic()
         with self._looking:
-            if self._max_context is None:
-                self._adopt(run_coroutine(_looked_at(self._settings)))
+            if self._max_context is None and self._looked[0] < since:
+                failure = self._look_at_all()
+                self._looked = time.monotonic(), failure
+            failure = self._looked[1]
+        if failure is not None:
+            raise failure
+
+    def _look_at_all(self) -> AgentGymError | None:
+        """How it failed."""
+        try:
+            self._adopt(run_coroutine(_looked_at(self._settings)))
+        except AgentGymError as error:
+            return error
+        return None
 
     def _adopt(self, facts: list[Facts]) -> None:
         """Take what the servers have for what they should have, if that is one thing."""

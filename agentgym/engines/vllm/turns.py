@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.http import AskAgainError, RefusedError, UnreachableError, pause_s
 from agentgym.engines.vllm.adapters import Adapters
+from agentgym.engines.vllm.endable import Endable
 from agentgym.engines.vllm.fleet import Server
 from agentgym.engines.vllm.health import label_of
 from agentgym.engines.vllm.policy import Policy
@@ -66,6 +67,8 @@ class Turns:
         self._adapters = adapters
         self._router = router
         self._deadlines = deadlines
+        self._under_way: dict[Endable[Generation], str] = {}
+        """With their sessions."""
         self._last_good = -math.inf
         """When the last turn began that was answered."""
 
@@ -74,9 +77,23 @@ class Turns:
 
         Raises:
             ConfigError: no server takes such a request.
-            EngineError: no server gave this one in time.
+            EngineError: no server gave this one in time, or it was ended.
             OutageError: all servers are gone, give no turn at all, or have other weights.
         """
+        asked = Endable(self._played(turn))
+        self._under_way[asked] = turn.session
+        try:
+            return await asked.result()
+        finally:
+            del self._under_way[asked]
+
+    def end(self, failure: EngineError, session: str | None = None) -> None:
+        """Fail what is under way, of one session or of all."""
+        for asked, owner in self._under_way.items():
+            if session in (None, owner):
+                asked.end(failure)
+
+    async def _played(self, turn: Turn) -> Generation:
         hope, silent = _Hope(self._deadlines), set[int]()
         while True:
             self._policy.refuse_trouble()
@@ -106,7 +123,7 @@ class Turns:
         policy, since, began = self._policy, len(self._policy.labels) - 1, time.monotonic()
         version, adapter = policy.version, policy.adapter
         body = self._body(server, turn, adapter)
-        answer = await server.watch.turn(self._posted(server, body, adapter), turn.session)
+        answer = await server.watch.turn(self._posted(server, body, adapter))
         server.presence.back()
         self._last_good = max(self._last_good, began)
         reply = read_reply(answer)

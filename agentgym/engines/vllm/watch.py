@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agentgym.engines.http import JsonClient, UnreachableError
+from agentgym.engines.vllm.endable import Endable
 from agentgym.engines.vllm.health import label_of
 from agentgym.engines.vllm.presence import Presence
 from agentgym.engines.vllm.settings import Deadlines
@@ -23,14 +24,8 @@ _LONGEST_STEP_S = 5.0
 
 @dataclass(eq=False, slots=True)
 class _Turn:
-    task: "asyncio.Future[Any]"
-    session: str
+    work: Endable[Any]
     left_s: float
-    failure: EngineError | None = None
-
-    def fail(self, failure: EngineError) -> None:
-        self.failure = self.failure or failure
-        self.task.cancel()
 
 
 class Watch:
@@ -63,35 +58,24 @@ class Watch:
         """They have come."""
         self._num_pauses -= 1
 
-    async def turn(self, work: Coroutine[Any, Any, T], session: str) -> T:
+    async def turn(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, which is cancelled with whoever waits for it.
 
         Raises:
             UnreachableError: the server hangs.
-            EngineError: it took too long, or was ended.
+            EngineError: it took too long.
         """
         self._start()
-        task = asyncio.ensure_future(work)
-        turn = _Turn(task, session, self._deadlines.turn_s)
+        endable = Endable(work)
+        turn = _Turn(endable, self._deadlines.turn_s)
         self._turns.add(turn)
         try:
-            return await task
-        except asyncio.CancelledError:
-            if turn.failure is None:
-                raise
-            raise turn.failure from None
+            return await endable.result()
         finally:
-            turn.task.cancel()
             self._turns.discard(turn)
             if not self._turns and self._watcher is not None:
                 self._watcher.cancel()
                 self._watcher = None
-
-    def end(self, failure: EngineError, session: str | None = None) -> None:
-        """Fail what is under way, of one session or of all."""
-        for turn in self._turns:
-            if session in (None, turn.session):
-                turn.fail(failure)
 
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -112,14 +96,14 @@ class Watch:
             failure = await self._find_hung()
             if failure is not None and not self._num_pauses:
                 for turn in asked & self._turns:
-                    turn.fail(failure)
+                    turn.work.end(failure)
 
     def _end_late(self, step_s: float) -> None:
         for turn in self._turns:
             turn.left_s -= step_s
             if turn.left_s <= 0:
                 limit = f"{self._deadlines.turn_s:g} s"
-                turn.fail(EngineError(f"{self._client.url}: no answer within {limit}"))
+                turn.work.end(EngineError(f"{self._client.url}: no answer within {limit}"))
 
     async def _find_hung(self) -> UnreachableError | None:
         """Asked twice: our own loop may have been busy for as long as the answer was due."""
