@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -29,6 +30,7 @@ _CALLERS_FAULT = {401, 403, 404}
 _BUSY = {408, 425, 429}
 _OVERLOADED = 503
 _MAX_SHOWN = 200
+_NO_JSON = (ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,7 @@ class FailedCallError(EngineError):
         """All of it, without the JSON around it."""
         try:
             error = json.loads(self.text)["error"]
-        except (ValueError, KeyError, TypeError):
+        except (*_NO_JSON, KeyError, TypeError):
             return self.text
         return str(error.get("message", self.text) if isinstance(error, dict) else error)
 
@@ -183,11 +185,15 @@ class JsonClient:
         url: what every path is appended to.
         token: for the `Authorization` header.
         patience: deadlines and retries.
+
+    Raises:
+        ConfigError: no URL, or a key that no header can hold.
     """
 
     def __init__(self, url: str, *, token: str | None, patience: Patience) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"the endpoint {url!r} must begin with http:// or https://")
+        _refuse_no_url(url)
+        if token and not token.isprintable():
+            raise ConfigError(f"the key for {url} holds a line break or a control character")
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._patience = patience
@@ -266,7 +272,7 @@ class JsonClient:
             raise FailedCallError(message, status=response.status, text=text)
         try:
             return json.loads(text)
-        except ValueError:
+        except _NO_JSON:
             return text
 
     async def aclose(self) -> None:
@@ -304,8 +310,20 @@ class JsonClient:
         _refuse(response, text)
         try:
             return json.loads(text)
-        except ValueError as error:
+        except _NO_JSON as error:
             raise EngineError(f"{url} answered with what is no JSON: {_short(text)}") from error
+
+
+def _refuse_no_url(url: str) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"the endpoint {url!r} must begin with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        names_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        names_host = False
+    if not names_host:
+        raise ConfigError(f"the endpoint {url!r} names no host, or no port that there is")
 
 
 @contextmanager
@@ -339,7 +357,7 @@ def _named_wait(header: str | None) -> float | None:
     with suppress(ValueError):
         seconds = float(header or "")
     if seconds is None:
-        with suppress(ValueError, TypeError):
+        with suppress(ValueError, TypeError, OverflowError):
             seconds = parsedate_to_datetime(header or "").timestamp() - time.time()
     if seconds is None or math.isnan(seconds):
         return None

@@ -224,11 +224,12 @@ class OpenAIEngine(TextOnlyEngine):
             ) from error
         if name is None:
             raise error
+        is_news = name not in self._renamed  # turns at the same time hear of it, too
         if name in _OTHER_NAMES:
             self._renamed[name] = _OTHER_NAMES[name]
         elif name in _LEFT_OUT or _NO_MATTER.get(name) == sent[name]:
             self._renamed[name] = None
-            if name in _LEFT_OUT:
+            if name in _LEFT_OUT and is_news:
                 _log.warning("%s %s", self._client.url, _LEFT_OUT[name])
         else:
             raise ConfigError(

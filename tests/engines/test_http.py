@@ -246,3 +246,39 @@ async def test_a_server_that_is_silent_is_told_of_once(
     assert first.startswith(f"{client.url}: ServerDisconnectedError")
     assert first.endswith("; up to 2 more attempts")
     assert second == first
+
+
+@pytest.mark.parametrize("url", ["http://", "http:///v1", "http://here:99999", "http://[::1", "x"])
+def test_what_is_no_url_is_refused_before_it_is_asked(url: str) -> None:
+    """Else it would be tried again and again, as if somebody could answer."""
+    with pytest.raises(ConfigError, match="the endpoint"):
+        JsonClient(url, token=None, patience=Patience())
+
+
+def test_a_key_that_no_header_can_hold_is_refused() -> None:
+    """Such as one that was read from a file with its line break."""
+    with pytest.raises(ConfigError, match="the key for http://here holds a line break") as caught:
+        JsonClient("http://here", token="sesame\n", patience=Patience())
+
+    assert "sesame" not in str(caught.value)
+
+
+async def test_json_that_is_too_deep_is_none(
+    serve: Callable[..., Awaitable[JsonClient]],
+) -> None:
+    client = await serve(answer(200, "[" * 100_000))
+    with pytest.raises(EngineError, match=r"no JSON: \[\["):
+        await client.post_once("/x", {})
+
+    assert await client.call("GET", "/x", timeout_s=2) == "[" * 100_000
+
+
+async def test_a_date_beyond_all_dates_names_no_wait(
+    serve: Callable[..., Awaitable[JsonClient]],
+) -> None:
+    far = "Mon, 1 Jan 99999999999999 00:00:00 GMT"
+    client = await serve(answer(503, "no", **{"Retry-After": far}))
+    with pytest.raises(AskAgainError) as caught:
+        await client.post_once("/x", {})
+
+    assert caught.value.wait_s is None

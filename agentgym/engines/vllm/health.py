@@ -163,9 +163,12 @@ async def _told(client: JsonClient, method: str, path: str, body: Any = None) ->
     Raises:
         OtherKeyError: it does not let us in.
         WrongServerError: it has no such endpoint.
+        UnreachableError: it does not answer.
     """
     try:
         return await client.call(method, path, body, timeout_s=_PER_CALL_S)
+    except UnreachableError as error:
+        raise UnreachableError(f"{client.url}{path.split('?')[0]}: {error}") from error
     except FailedCallError as error:
         if error.status == 401:
             raise OtherKeyError(f"{client.url} wants another API key") from error

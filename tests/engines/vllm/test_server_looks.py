@@ -14,6 +14,7 @@ from vllm_protocol_kit import (
     fake,
     page,
     running,
+    silence,
     status,
 )
 
@@ -53,6 +54,17 @@ async def test_a_page_is_no_answer(fake: FakeVllm, path: str) -> None:
     fake.always[path] = page
     async with engine_over(fake) as engine:
         with pytest.raises(EngineError, match=r"is not the server's: .*Maintenance"):
+            await ask(engine)
+
+
+async def test_a_server_that_falls_silent_while_it_is_looked_at_is_named(
+    monkeypatch: pytest.MonkeyPatch, fake: FakeVllm
+) -> None:
+    """It may be one of many."""
+    monkeypatch.setattr("agentgym.engines.vllm.health._PER_CALL_S", 0.2)
+    fake.always["/weight_info"] = silence
+    async with engine_over(fake) as engine:
+        with pytest.raises(EngineError, match=f"{fake.url}/weight_info: no answer within 0.2 s"):
             await ask(engine)
 
 
