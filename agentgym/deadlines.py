@@ -168,6 +168,16 @@ async def together(tasks: Iterable["asyncio.Task[T]"]) -> list[T]:
         raise
 
 
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which ends by itself; one cancellation waits until it has."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
+
+
 async def _cancel(task: "asyncio.Task[Any]", grace_s: float | None) -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE_S if grace_s is None else grace_s)

@@ -102,7 +102,7 @@ class FakeVllm:
         """With every endpoint; `/health` needs no key."""
         self._going.set()
         app = web.Application(middlewares=[self._spoil], client_max_size=1 << 26)
-        app.router.add_route("*", "/{path:.*}", self._answer)
+        app.router.add_route("*", "/{path:.*}", self.answer)
         return app
 
     @web.middleware
@@ -117,7 +117,8 @@ class FakeVllm:
         response: web.StreamResponse = await handler(request)
         return response
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """What a server says that nothing spoils."""
         body = await body_of(request)
         match request.path:
             case "/inference/v1/generate":

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from agentgym.deadlines import to_its_end
 from agentgym.engines.http import FailedCallError
 from agentgym.engines.vllm.fleet import Server, on_all, outcomes, while_there
 from agentgym.engines.vllm.health import HOW_TO_START, look, refuse_other
@@ -201,8 +202,8 @@ class Updater:
         )
 
     async def _resume(self) -> list[str]:
-        """Let every server go on; those that could not be told."""
-        ends = await outcomes(self._servers, self._resume_one)
+        """Let every server go on, whoever is cancelled; those that could not be told."""
+        ends = await to_its_end(outcomes(self._servers, self._resume_one))
         return [s.url for s, end in zip(self._servers, ends, strict=True) if end is not None]
 
     def _refuse_deaf(self, urls: list[str]) -> None:

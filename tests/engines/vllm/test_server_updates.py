@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from aiohttp import web
 from vllm_protocol_kit import (
     SHORT,
     FakeVllm,
@@ -252,6 +253,28 @@ async def test_an_update_that_is_cancelled_twice_leaves_the_server_going(
         assert not fake.is_paused
         gathering.open()
         ending.open()
+
+
+async def test_an_update_that_is_cancelled_at_its_end_leaves_the_server_going(
+    fake: FakeVllm,
+) -> None:
+    """A server whose connection is closed before it has read the request does nothing."""
+    asked = asyncio.Event()
+
+    async def late(request: web.Request) -> web.StreamResponse:
+        asked.set()
+        await asyncio.sleep(0.1)
+        return await fake.answer(request)
+
+    fake.faults["/resume"].append(late)
+    async with engine_over(fake) as engine:
+        update = asyncio.create_task(engine.update_weights(TestWeights(1)))
+        await asked.wait()
+        update.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await update
+
+    assert not fake.is_paused
 
 
 async def test_the_trainers_own_errors_pass(fake: FakeVllm) -> None:
