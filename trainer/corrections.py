@@ -40,7 +40,7 @@ class CorrectionSettings:
     minimum: float | None = None
     off_policy_threshold: float | None = None
     """Leave out a trajectory of negative advantage that the policy has moved away from by more
-    nats per token (DeepSeek-V3.2, arXiv 2512.02556, equation 9)."""
+    nats per token (DeepSeek-V3.2, arXiv 2512.02556, equation 9); its KL term stays."""
 
     def __post_init__(self) -> None:
         """Refuse unknown modes, and bounds that leave nothing or cut what is exact.
@@ -84,7 +84,9 @@ class Correction(NamedTuple):
     """What became of the tokens; `None` stands for tokens that are all left alone."""
 
     weights: Tensor | None
-    """[N] factors of the tokens' shares of the loss, KL term included."""
+    """[N] factors of the tokens' shares of the loss."""
+    kl_weights: Tensor | None
+    """[N] factors of their KL terms."""
     clipped: Tensor | None
     """[N] true where a bound of importance sampling changed the factor, to 0 included."""
     dropped: Tensor | None
@@ -95,10 +97,10 @@ def correct(opinions: Opinions, settings: CorrectionSettings) -> Correction:
     """How much of each token's share of the loss counts."""
     weights, clipped = _importance(opinions, settings)
     if settings.off_policy_threshold is None:
-        return Correction(weights, clipped, None)
+        return Correction(weights, weights, clipped, None)
     dropped = _dropped(opinions, settings.off_policy_threshold)
-    kept = (~dropped).to(opinions.current)
-    return Correction(kept if weights is None else weights * kept, clipped, dropped)
+    weights = torch.ones_like(opinions.current) if weights is None else weights
+    return Correction(weights * ~dropped, weights, clipped, dropped)
 
 
 def log_ratio(old: Tensor, sampler: Tensor) -> Tensor:

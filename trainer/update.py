@@ -15,7 +15,7 @@ from accelerate.utils import DistributedType
 from torch import Tensor, nn
 
 from agentgym.errors import UsageError
-from agentgym.trainer.corrections import CorrectionSettings, Opinions, correct
+from agentgym.trainer.corrections import Correction, CorrectionSettings, Opinions, correct
 from agentgym.trainer.logprobs import TokenLogprobs
 from agentgym.trainer.losses import FlatTokens, LossOutput, LossSettings, Normalizer, policy_loss
 from agentgym.trainer.metrics import StepMetrics
@@ -78,6 +78,7 @@ class Update:
         logprobs, entropy = self._forward(batch)
         if micro.old_logprobs is None:
             micro.old_logprobs = logprobs.detach()
+        correction = self._correct(micro, batch, logprobs.detach())
         tokens = FlatTokens(
             logprobs=logprobs,
             old_logprobs=micro.old_logprobs,
@@ -86,7 +87,8 @@ class Update:
             sequence_sizes=batch.sequence_sizes,
             ref_logprobs=reference,
             entropy=entropy,
-            weights=self._weights(micro, batch, logprobs.detach()),
+            weights=correction.weights,
+            kl_weights=correction.kl_weights,
         )
         output = self._loss(tokens, normalizer)
         self.metrics.add_loss(output)
@@ -103,7 +105,7 @@ class Update:
             self._failure = self._failure or error
             return LossOutput(tokens.logprobs.sum() * 0.0)
 
-    def _weights(self, micro: MicroBatch, batch: PackedBatch, current: Tensor) -> Tensor | None:
+    def _correct(self, micro: MicroBatch, batch: PackedBatch, current: Tensor) -> Correction:
         assert micro.old_logprobs is not None
         opinions = Opinions(
             current=current,
@@ -117,7 +119,7 @@ class Update:
         if not micro.is_measured:
             self.metrics.add_mismatch(opinions, found, is_whole=self._correction.needs_whole)
             micro.is_measured = True
-        return found.weights
+        return found
 
     def _reference_logprobs(self, micro: MicroBatch, batch: PackedBatch) -> Tensor | None:
         if self._reference is None:

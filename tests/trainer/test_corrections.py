@@ -166,7 +166,9 @@ def test_a_figure_by_trajectory_needs_all_of_it():
     assert "chi2_sequence" not in mismatch(opinions, found, is_whole=False)
 
 
-def loss_of(weights: torch.Tensor | None, **settings: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def loss_of(
+    weights: torch.Tensor | None, kl_weights: torch.Tensor | None = None, **settings: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Loss and gradient of four tokens of two sequences."""
     logprobs = torch.tensor([-1.0, -2.0, -0.5, -1.5], requires_grad=True)
     tokens = FlatTokens(
@@ -176,6 +178,7 @@ def loss_of(weights: torch.Tensor | None, **settings: Any) -> tuple[torch.Tensor
         sequence_ids=torch.tensor([0, 0, 1, 1]),
         ref_logprobs=torch.tensor([-1.2, -1.9, -0.7, -1.0]),
         weights=weights,
+        kl_weights=kl_weights,
     )
     loss = policy_loss(tokens, LossSettings(**settings), Normalizer(4, 2)).loss
     loss.backward()  # type: ignore[no-untyped-call]
@@ -194,6 +197,20 @@ def test_weights_multiply_every_tokens_share_and_its_kl_term(loss_type: str):
     assert torch.equal(
         loss_of(torch.ones(4), loss_type=loss_type)[1], loss_of(None, loss_type=loss_type)[1]
     )
+
+
+def test_a_trajectory_that_is_left_out_keeps_its_kl_term():
+    """The equation masks the policy's term alone: the reference holds what has gone too far."""
+    settings = CorrectionSettings(off_policy_threshold=0.1)
+    found = correct(opinions_of([[(-2.0, -1.0, -1.5)]], sign=-1.0), settings)
+    assert found.weights is not None
+    assert found.kl_weights is not None
+    assert found.weights.item() == 0.0
+    assert found.kl_weights.item() == pytest.approx(math.exp(0.5))
+
+    _, gradient = loss_of(torch.zeros(4), torch.ones(4), loss_type="dapo", beta=0.1)
+    difference = torch.tensor([-0.2, 0.1, -0.2, 0.5])
+    assert torch.allclose(gradient, 0.1 * (1 - difference.exp()) / 4)
 
 
 def test_figures_of_a_mismatch_written_out():
