@@ -1,13 +1,18 @@
 """Weights to engines: caches, names and versions, and seeds of many samples of one prompt.
 
-Cases about caches run on the real engine over a tiny model; cases about names on an engine of plain
-tensors, which the real synchronisation is to bring to the trainer's.
+Cases about caches run on the real engines over a tiny model; cases about names on an engine of
+plain tensors, which the real synchronisation is to bring to the trainer's; cases about seeds
+through the whole loop.
 """
 
+import asyncio
+import importlib
 import random
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -18,15 +23,20 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.transformers import TransformersEngine
 from agentgym.engines.transformers.copying import CopyEngine
-from agentgym.engines.weights import Weights, match
 from agentgym.envs import Task, TaskSet
 from agentgym.errors import AgentGymError
+from agentgym.rollout import collect
 from agentgym.rollout.background import LoopThread
 from agentgym.rollout.sampler import Sampler
-from agentgym.rollout.session import turn_seed
 from agentgym.trainer.ranks import Ranks
 from agentgym.trainer.sync import SyncSettings, WeightSync
+from agentgym.trainer.windows import Windows
+from agentgym.trajectory import RolloutRequest
 
+kit = importlib.import_module("agentgym_cases_loop_kit")
+names_kit = importlib.import_module("agentgym_cases_names_kit")
+
+_ENV = "def step(i, action):\n    return 'go on', 1.0"
 STEP = re.compile(r"(\w+)\((.*)\)")
 UPDATES = {"update_weights", "update", "sync", "push"}
 PLACES = ("first", "second", "third", "fourth")
@@ -35,27 +45,37 @@ NUM_TOKENS = 8
 
 def run(case: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the engine has or says after the case's updates."""
-    if "steps" in case:
+    if isinstance(case.get("steps"), list):
         return _caches(case)
     if "trainer_params" in case or "trainer" in case:
         return _names(case)
     return _seeds(case)
 
 
-def _sync(model: nn.Module) -> WeightSync:
-    return WeightSync(model, settings=SyncSettings(), ranks=Ranks(Accelerator(cpu=True)))
+def _sync(model: nn.Module, **settings: Any) -> WeightSync:
+    """With a bucket of its own for each tensor."""
+    given = SyncSettings(bucket_bytes=1, **settings)
+    return WeightSync(model, settings=given, ranks=Ranks(Accelerator(cpu=True)))
 
 
 # --- caches and versions
 
 
 def _caches(case: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Play the steps on a real engine that keeps prompts from one turn to the next."""
+    """Play the steps on the trained model's own engine, and on one with a copy of the weights."""
     _is_told(case.get("fake_engine"))
-    loop, played = LoopThread(), _Played()
+    steps = [str(step) for step in case["steps"]]
+    own, copied = (_play(steps, make) for make in (TransformersEngine, CopyEngine))
+    return {
+        name: found if found == own[name] else [own[name], found] for name, found in copied.items()
+    }
+
+
+def _play(steps: Sequence[str], make: Callable[[Any], Any]) -> dict[str, Any]:
+    loop, played = LoopThread(), _Played(make)
     try:
-        for step in case["steps"]:
-            played.step(str(step), loop)
+        for step in steps:
+            played.step(step, loop)
         return played.found(loop)
     finally:
         loop.run(played.engine.aclose())
@@ -71,12 +91,13 @@ def _is_told(described: Any) -> None:
 class _Played:
     """A policy whose weights follow from the name of their version, and its engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[Any], Any]) -> None:
         self.model = _model("v1")
-        self.engine = CopyEngine(self.model)
+        self.engine = make(self.model)
         self.sync = _sync(self.model)
         self.names = ["v1"]
         self.outputs: list[tuple[str, Generation]] = []
+        self.num_resets = 0
 
     def step(self, text: str, loop: LoopThread) -> None:
         parts = STEP.fullmatch(text.strip())
@@ -87,15 +108,24 @@ class _Played:
             self.names.append(argument or f"v{len(self.names) + 1}")
             self.model.load_state_dict(_model(self.names[-1]).state_dict())
             self.sync.push(self.engine, loop)
+            self.num_resets += self._is_empty(loop)
         else:
             pytest.fail(f"what is the step {text!r}?")
+
+    def _is_empty(self, loop: LoopThread) -> bool:
+        """Whether nothing that was asked before is still stored."""
+        inner = self.engine._engine if isinstance(self.engine, CopyEngine) else self.engine
+        before = inner.stats.reused_tokens
+        for number, prompt in enumerate({prompt: None for prompt, _ in self.outputs}):
+            _ask(self.engine, loop, prompt, session=f"look {len(self.names)} {number}")
+        return bool(inner.stats.reused_tokens == before)
 
     def found(self, loop: LoopThread) -> dict[str, Any]:
         origins = [self._origin(prompt, generation, loop) for prompt, generation in self.outputs]
         versions = [generation.policy_version for _, generation in self.outputs]
         stale = [o for o, v in zip(origins, versions, strict=True) if o != self.names[v]]
         return {
-            "reset_prefix_cache_calls": 0 if stale else len(self.names) - 1,
+            "reset_prefix_cache_calls": self.num_resets,
             "policy_versions": versions,
             "versions_rise": versions == sorted(versions),
             "stale_outputs": len(stale),
@@ -132,48 +162,30 @@ def _model(name: str) -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config)
 
 
-def _ask(engine: Any, loop: LoopThread, prompt: str) -> Generation:
+def _ask(engine: Any, loop: LoopThread, prompt: str, *, session: str | None = None) -> Generation:
     ids = tuple(random.Random(prompt).choices(range(64), k=24))
     sampling = Sampling(max_tokens=NUM_TOKENS, seed=0)
-    generation: Generation = loop.run(engine.generate(ids, sampling, session=prompt))
+    generation: Generation = loop.run(engine.generate(ids, sampling, session=session or prompt))
     return generation
 
 
 # --- names
 
 
-class _Tensors:
-    """An engine that is nothing but tensors by name."""
-
-    keeps_weights: Literal[True] = True
-    is_shared = False
-    max_context = 1
-    policy_version = 0
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.tensors = {name: torch.zeros(2) for name in names}
-
-    async def update_weights(self, weights: Weights | None = None) -> int:
-        assert weights is not None
-        match(weights.specs, self.tensors).refuse()
-        staged = {name: t.clone() for bucket in weights.buckets() for name, t in bucket.items()}
-        match(staged, self.tensors).refuse()
-        self.tensors.update(staged)
-        self.policy_version = weights.version
-        return weights.version
-
-    async def follow(self, version: int) -> None:
-        """It has no other process."""
-
-
 def _names(case: Mapping[str, Any]) -> Mapping[str, Any]:
-    engine: Any = _Tensors(case["engine_params"])
-    model = _module(case["trainer_params"], case.get("values"))
-    loop, sync = LoopThread(), _sync(model)
+    """Bring the trainer's tensors to an engine's, one per bucket."""
+    kind, tied = case.get("kind", "full"), case.get("tied", ())
+    trained = names_kit.shapes_of(case["trainer_params"])
+    known = names_kit.shapes_of(case["engine_params"])
+    model = names_kit.module_of(trained, values=case.get("values"), tied=tied)
+    there = [names for names in tied if all(name in known for name in names)]
+    engine: Any = names_kit.TensorEngine(
+        names_kit.module_of(known, value=0.0, tied=there), fails_after=case.get("fails_after")
+    )
+    loop, sync = LoopThread(), _sync(model, kind=kind)
     said = ""
     try:
-        sync.push(engine, loop)
-        if case.get("again"):
+        for _ in range(2 if case.get("again") else 1):
             sync.push(engine, loop)
         if case.get("after_step", True):
             said = (sync.figures and sync.figures.complaint) or ""
@@ -181,19 +193,33 @@ def _names(case: Mapping[str, Any]) -> Mapping[str, Any]:
         said = str(error)
     finally:
         loop.close()
-    changed = [name for name, tensor in engine.tensors.items() if bool(tensor.any())]
-    known = ("unmatched names", "missing names", "none of the tensors has changed")
+    return {**_told(said), **_found(engine, said)}
+
+
+def _told(said: str) -> dict[str, Any]:
+    """What an error, or a complaint, says."""
+    known = ("unmatched names", "missing names", "none of the tensors has changed", "the shape")
     kinds = [kind for kind in known if kind in said]
     return {
         "raises_or_reports": kinds[0] if kinds else "",
         "reports": kinds,
         "message": said,
         "raises": said,
-        "silent": not said and len(changed) < len(engine.tensors),
+        "error": said,
         "reports_missing": _listed(said, "missing"),
         "reports_unmatched": _listed(said, "unmatched"),
-        "half_updated": 0 < len(changed) < len(engine.tensors),
+    }
+
+
+def _found(engine: Any, said: str) -> dict[str, Any]:
+    """What the engine has."""
+    changed, size = engine.changed, len(engine.tensors.by_name)
+    return {
+        "silent": not said and len(changed) < size,
+        "half_updated": 0 < len(changed) < size,
         "num_changed": len(changed),
+        "engine_values": {n: t.flatten()[0].item() for n, t in engine.tensors.by_name.items()},
+        "version": engine.policy_version,
     }
 
 
@@ -203,57 +229,65 @@ def _listed(said: str, kind: str) -> list[str]:
     return [name.strip() for name in found[1].split(",")] if found else []
 
 
-def _module(names: Sequence[str], values: Mapping[str, float] | None) -> nn.Module:
-    """A module with a parameter under every name."""
-    root = nn.Module()
-    for name in names:
-        *path, last = name.split(".")
-        owner = root
-        for part in path:
-            if part not in dict(owner.named_children()):
-                owner.add_module(part, nn.Module())
-            owner = owner.get_submodule(part)
-        value = float((values or {}).get(name, 1.0))
-        owner.register_parameter(last, nn.Parameter(torch.full((2,), value)))
-    return root
-
-
 # --- seeds
 
 
 def _seeds(case: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Every member of a group asks an engine whose output depends on prompt and seed alone."""
+    """Every member of a group asks an engine whose output depends on prompt and seed alone.
+
+    At temperature 0 such an engine has no use for the seed.
+    """
     _is_told({"fake_engine": case.get("fake_engine", "")})
-    assert case.get("temperature", 1.0) > 0
-    tried = [_outputs(case) for _ in range(2)]
-    outputs = [text for group in tried[0] for text in group]
-    first = tried[0][0]
+    first, second, other = (_outputs(case, shift) for shift in (0, 0, 1))
+    outputs = [text for group in first for text in group]
     return {
-        "distinct_outputs": len(set(first)),
+        "distinct_outputs": len(set(first[0])),
         "distinct_in_all": len(set(outputs)),
         "num_outputs": len(outputs),
-        "repeatable_across_runs": tried[0] == tried[1],
-        "groups_differ": len(set(map(tuple, tried[0]))) == len(tried[0]),
+        "repeatable_across_runs": first == second,
+        "groups_differ": len(set(map(tuple, first))) == len(first),
+        "other_seed_differs": other != first,
     }
 
 
-def _outputs(case: Mapping[str, Any]) -> list[list[str]]:
-    tasks = TaskSet.procedural(lambda index: Task(id="p", data={}))
-    size = int(case["n"])
-    sampler = Sampler(
-        env="e", tasks=tasks, seed=int(case["seed"]), group_size=max(size, 1), shuffle=False
+def _outputs(case: Mapping[str, Any], shift: int) -> list[list[str]]:
+    """What is said, by group and member, in a run whose seed is so much higher."""
+    size, turns = int(case["n"]), int(case.get("turns", 1))
+    renderer = kit.CharRenderer()
+
+    def say(call: Any) -> str:
+        prompt = renderer.decode(call.prompt_ids)
+        seed = call.sampling.seed if call.sampling.temperature else 0
+        return f"{random.Random(f'{prompt}/{seed}').getrandbits(64):x}"
+
+    engine = kit.CallableEngine(
+        say, encode=renderer.encode, decode=renderer.decode, stop_token_id=kit.END
     )
-    groups = int(case.get("groups", case.get("num_steps", 1)))
-    requests = sampler.groups(range(groups))
-    said = [
-        "/".join(
-            _said("p", turn_seed(request.sampling_seed, turn))
-            for turn in range(int(case.get("turns", 1)))
-        )
-        for request in requests
-    ]
+    player = kit.player_for(engine, renderer, lambda: kit.Sourced(_ENV, turns))
+    sampling = replace(player.sampling, temperature=case.get("temperature", 1.0))
+    requests = _requests(case, seed=int(case["seed"]) + shift, size=size)
+    played = asyncio.run(collect(requests, replace(player, sampling=sampling)))
+    said = ["/".join(m.content for m in o.messages if m.role == "assistant") for o in played]
     return [said[start : start + size] for start in range(0, len(said), size)]
 
 
-def _said(prompt: str, seed: int) -> str:
-    return f"{random.Random(f'{prompt}/{seed}').getrandbits(64):x}"
+def _requests(case: Mapping[str, Any], *, seed: int, size: int) -> list[RolloutRequest]:
+    """What all ranks of a run play, window after window, a group per rank; always one prompt."""
+    tasks = TaskSet.procedural(lambda index: Task(id="p", data={"index": index}))
+    sampler = Sampler(env="e", tasks=tasks, seed=seed, group_size=size, shuffle=False)
+    count = int(case.get("ranks", case.get("world_size", 1)))
+    ranks = [
+        SimpleNamespace(
+            ranks=SimpleNamespace(index=index, count=count),
+            args=SimpleNamespace(groups_per_rank=1),
+            sampler=sampler,
+        )
+        for index in range(count)
+    ]
+    windows = int(case.get("groups", case.get("num_steps", 1)))
+    return [
+        request
+        for number in range(windows)
+        for trainer in ranks
+        for request in Windows.requests(cast(Any, SimpleNamespace(_trainer=trainer)), number)
+    ]

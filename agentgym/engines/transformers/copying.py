@@ -5,7 +5,6 @@ whole between two steps.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -60,7 +59,7 @@ class CopyEngine:
             decode=decode,
             tokenizer=tokenizer,
         )
-        self._tensors = _tensors(self._model)
+        self._tensors = WholeTensors(self._model)
         self._version = 0
         self._versions = {0: 0}
         """Policy versions by the updates that the engine inside has seen."""
@@ -95,10 +94,9 @@ class CopyEngine:
         """
         if weights is None:
             raise ConfigError("this engine keeps weights of its own: hand over the new ones")
-        _refuse_others(weights, self._tensors)
-        staged = await in_thread(lambda: _staged(weights.buckets()))
+        staged = await in_thread(lambda: self._tensors.stage(weights))
         self._versions[self._engine.policy_version + 1] = weights.version
-        await self._engine.change_weights(lambda: self._swap(staged))
+        await self._engine.change_weights(lambda: self._tensors.swap(staged))
         self._version = weights.version
         return self._version
 
@@ -115,11 +113,47 @@ class CopyEngine:
         """End the thread; idempotent."""
         await self._engine.aclose()
 
+
+class WholeTensors:
+    """A model's tensors by the names of a checkpoint, replaced all at once or not at all."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.by_name: dict[str, Tensor] = {}
+        """A tied tensor has one of its names."""
+        seen: set[int] = set()
+        for name, tensor in model.state_dict(keep_vars=True).items():
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                self.by_name[name] = tensor
+
+    def stage(self, weights: Weights) -> Bucket:
+        """A copy of everything: the trained tensors change while it waits for its turn.
+
+        Raises:
+            ConfigError: these are not the tensors of this model; nothing was taken.
+            EngineError: they did not arrive.
+        """
+        if weights.kind != "full":
+            raise ConfigError("this engine takes whole weights: set sync_kind='full'")
+        match(weights.specs, self.by_name).refuse()
+        for name, spec in weights.specs.items():
+            if spec.shape != tuple(self.by_name[name].shape):
+                raise ConfigError(
+                    f"the engine's {name} has the shape {tuple(self.by_name[name].shape)}, the "
+                    f"update's {spec.shape}: let the engine serve the model that is trained"
+                )
+        return {name: t.clone() for bucket in weights.buckets() for name, t in bucket.items()}
+
     @torch.no_grad()
-    def _swap(self, staged: Bucket) -> None:
-        match(staged, self._tensors).refuse()
+    def swap(self, staged: Bucket) -> None:
+        """Take over what was staged.
+
+        Raises:
+            ConfigError: it is not all of it.
+        """
+        match(staged, self.by_name).refuse()
         for name, tensor in staged.items():
-            self._tensors[name].copy_(tensor)
+            self.by_name[name].copy_(tensor)
 
 
 def _merged_copy(model: nn.Module) -> nn.Module:
@@ -144,31 +178,3 @@ def _own_forward(model: nn.Module) -> None:
     for module in model.modules():
         vars(module).pop("forward", None)
         vars(module).pop("_original_forward", None)
-
-
-def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """By the names of a checkpoint: a tied tensor has one of its names."""
-    named: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            named[name] = tensor
-    return named
-
-
-def _refuse_others(weights: Weights, known: Mapping[str, Tensor]) -> None:
-    if weights.kind != "full":
-        raise ConfigError("this engine takes whole weights: set sync_kind='full'")
-    match(weights.specs, known).refuse()
-    for name, spec in weights.specs.items():
-        if spec.shape != tuple(known[name].shape):
-            raise ConfigError(
-                f"the engine's {name} has the shape {tuple(known[name].shape)}, the update's "
-                f"{spec.shape}: let the engine serve the model that is trained"
-            )
-
-
-def _staged(buckets: Iterator[Bucket]) -> Bucket:
-    """A copy of everything: the trained tensors change while it waits for its turn."""
-    return {name: tensor.clone() for bucket in buckets for name, tensor in bucket.items()}
