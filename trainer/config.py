@@ -4,9 +4,8 @@ Names, units and defaults stay TRL's wherever both have a setting, so that a TRL
 config along. A TRL setting that would be ignored here is refused, never dropped.
 """
 
-import math
 import os
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -16,11 +15,17 @@ from agentgym.errors import ConfigError
 from agentgym.registry import ADVANTAGES, LOSSES
 from agentgym.rollout.game import refuse_bad_weights
 from agentgym.trainer.advantages import Scale
+from agentgym.trainer.batching import (
+    refuse_part_windows,
+    refuse_unconnected,
+    refuse_uneven,
+    settle_saving,
+)
 from agentgym.trainer.corrections import CorrectionMode, CorrectionSettings
 from agentgym.trainer.losses import OWN_LOSSES, ImportanceLevel, LossSettings
 from agentgym.trainer.ranges import Range, refuse_out_of_range
 from agentgym.trainer.sync import ProbeSettings, SyncSettings
-from agentgym.trainer.unsupported import UNSUPPORTED
+from agentgym.trainer.unsupported import refuse_unsupported
 from agentgym.trainer.window import PlanSettings
 from agentgym.trajectory import Budget
 
@@ -135,18 +140,18 @@ class AgentGRPOConfig(GRPOConfig):
     """By default `temperature`; 0 is greedy."""
 
     def __post_init__(self) -> None:
-        self._refuse_unsupported()
+        refuse_unsupported(self)
         self._check_values()
         launched = int(os.environ.get("WORLD_SIZE", "1"))
-        self._check_batch(launched)
+        refuse_uneven(self, launched)
         if self.bf16 is None:
             self.bf16 = not self.use_cpu and torch.cuda.is_available()
         if self.load_best_model_at_end and self.metric_for_best_model is None:
             self.metric_for_best_model = "reward"
         super().__post_init__()  # type: ignore[no-untyped-call]
-        self._check_processes(launched)
-        self._check_steps()
-        self._check_saving()
+        refuse_unconnected(self, launched)
+        refuse_part_windows(self)
+        settle_saving(self)
 
     @property
     def steps_per_window(self) -> int:
@@ -230,36 +235,6 @@ class AgentGRPOConfig(GRPOConfig):
             skip_zero_advantage=self.skip_zero_advantage and not self.beta,
         )
 
-    def _refuse_unsupported(self) -> None:
-        defaults = {
-            f.name: f.default if f.default_factory is MISSING else f.default_factory()
-            for f in fields(self)
-        }
-        for name, instead in UNSUPPORTED.items():
-            value = getattr(self, name)
-            if value != defaults[name]:
-                raise ConfigError(f"{name}={value!r} is not supported here: {instead}")
-
-    def _check_batch(self, world_size: int) -> None:
-        """Groups are whole on every rank, windows are whole optimizer steps."""
-        accumulation = self.gradient_accumulation_steps
-        per_rank, steps = self.per_device_train_batch_size, self.steps_per_generation
-        if steps is None and self.generation_batch_size is not None:
-            steps, rest = divmod(self.generation_batch_size, per_rank * world_size)
-            if rest:
-                raise ConfigError(
-                    f"generation_batch_size={self.generation_batch_size} is no multiple of "
-                    f"{per_rank * world_size} (per_device_train_batch_size x processes)"
-                )
-        steps = steps or accumulation
-        if steps % accumulation:
-            raise ConfigError(
-                f"steps_per_generation={steps} is no multiple of "
-                f"gradient_accumulation_steps={accumulation}: an optimizer step would need "
-                "trajectories of two windows"
-            )
-        _check_groups(self.num_generations, per_rank * steps, world_size)
-
     def _check_values(self) -> None:
         LOSSES.get(self.loss_type)
         ADVANTAGES.get(self.advantage_estimator)
@@ -274,8 +249,14 @@ class AgentGRPOConfig(GRPOConfig):
             )
 
     def _check_correction(self) -> None:
-        """Its settings judge themselves when they are made."""
-        _ = self.correction_settings
+        """Its settings judge themselves when they are made; without it there are no bounds."""
+        made, default = self.correction_settings, CorrectionSettings()
+        bounds = (made.minimum, made.maximum)
+        if made.mode == "none" and bounds != (default.minimum, default.maximum):
+            raise ConfigError(
+                f"rollout_correction='none' has no use for rollout_correction_min={made.minimum} "
+                f"and rollout_correction_max={made.maximum}: leave them out, or choose a mode"
+            )
 
     def _check_staleness(self) -> None:
         if self.staleness and self.curriculum:
@@ -289,56 +270,3 @@ class AgentGRPOConfig(GRPOConfig):
                 f"sync_every={self.sync_every!r} does not work with staleness=0: nothing is played "
                 "between the optimizer steps of a window; set staleness=1 or leave it out"
             )
-
-    def _check_processes(self, launched: int) -> None:
-        if self.world_size < launched:
-            raise ConfigError(
-                f"WORLD_SIZE={launched}, but this is {self.world_size} process that knows of no "
-                "other, and would train on its own: set use_cpu=True to train on several CPUs"
-            )
-
-    def _check_steps(self) -> None:
-        """A run is whole windows: every trajectory is used `num_iterations` times."""
-        every = self.steps_per_window
-        rest = self.max_steps % every
-        if self.max_steps <= 0 or not rest:
-            return
-        below = self.max_steps - rest
-        nearest = [steps for steps in (below, below + every) if steps]
-        raise ConfigError(
-            f"max_steps={self.max_steps} is no multiple of {every}, the optimizer steps of one "
-            f"window: take {' or '.join(map(str, nearest))}"
-        )
-
-    def _check_saving(self) -> None:
-        """A window is not part of a checkpoint, so checkpoints lie between windows."""
-        every = self.steps_per_window
-        if self.save_strategy == "best" and self.eval_strategy == "steps":
-            self._refuse_within_window("eval_steps", self.eval_steps)
-        if self.save_strategy != "steps":
-            return
-        if self.save_steps == GRPOConfig.save_steps:
-            self.save_steps = math.ceil(self.save_steps / every) * every
-        self._refuse_within_window("save_steps", self.save_steps)
-
-    def _refuse_within_window(self, name: str, steps: float | None) -> None:
-        """Raise a `ConfigError` unless checkpoints every so many steps lie between windows."""
-        if steps is None:
-            return
-        count = steps if steps >= 1 else math.ceil(self.max_steps * steps)
-        if count % self.steps_per_window:
-            raise ConfigError(
-                f"{name}={steps} is no multiple of {self.steps_per_window}, the optimizer steps of "
-                "one window: such a checkpoint could not be resumed exactly"
-            )
-
-
-def _check_groups(size: int, per_rank: int, world_size: int) -> None:
-    if size >= 2 and per_rank % size == 0:
-        return
-    valid = [n for n in range(2, per_rank + 1) if per_rank % n == 0]
-    raise ConfigError(
-        f"num_generations={size} does not divide the {per_rank} trajectories a process plays per "
-        f"window ({per_rank * world_size} over {world_size} processes); valid: "
-        f"{', '.join(map(str, valid)) or 'none, raise per_device_train_batch_size'}"
-    )

@@ -21,6 +21,7 @@ from agentgym.rewards.rubric import Reward
 from agentgym.rollout.curriculum import Curriculum
 from agentgym.rollout.game import Game
 from agentgym.rollout.sampler import Sampler
+from agentgym.trainer.batching import refuse_saving_within
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.logprobs import packing_refusal
 from agentgym.trainer.trl_contract import GRPOTrainer
@@ -116,7 +117,8 @@ def must_pad(model: PreTrainedModel) -> bool:
 
 
 def refuse_endless(game: Game, args: AgentGRPOConfig) -> None:
-    """Raise a `ConfigError` if nothing says when the run is over, or it ends inside a window."""
+    """Raise a `ConfigError` if nothing says when the run is over, or it ends inside a window, or
+    is saved inside one."""
     if args.max_steps > 0:
         return
     if game.train.size is None:
@@ -127,6 +129,7 @@ def refuse_endless(game: Game, args: AgentGRPOConfig) -> None:
             f"num_train_epochs={args.num_train_epochs:g} makes {steps} optimizer steps, no "
             f"multiple of {args.steps_per_window}, the steps of one window"
         )
+    refuse_saving_within(args, steps)
 
 
 def steps_per_epoch(game: Game, args: AgentGRPOConfig) -> int:

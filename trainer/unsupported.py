@@ -3,6 +3,12 @@
 They are refused when they differ from their default, so that no setting is silently without effect.
 """
 
+from dataclasses import MISSING, fields
+
+from trl.trainer.grpo_config import GRPOConfig
+
+from agentgym.errors import ConfigError
+
 _SAMPLER = "choose the engine instead (`engine=`)"
 _DISTRIBUTION = "the trainer's logprobs would not be those of the distribution sampled from"
 _ENTROPY = "the loss has no entropy term"
@@ -93,3 +99,15 @@ UNSUPPORTED: dict[str, str] = {
     "dataloader_in_order": _DATA,
     "log_multimodal": "only text is supported",
 }
+
+
+def refuse_unsupported(args: GRPOConfig) -> None:
+    """Raise a `ConfigError` if a setting that would be ignored is not at its default."""
+    defaults = {
+        f.name: f.default if f.default_factory is MISSING else f.default_factory()
+        for f in fields(args)
+    }
+    for name, instead in UNSUPPORTED.items():
+        value = getattr(args, name)
+        if value != defaults[name]:
+            raise ConfigError(f"{name}={value!r} is not supported here: {instead}")

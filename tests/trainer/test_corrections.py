@@ -243,6 +243,7 @@ def test_figures_of_a_mismatch_written_out():
         ({"rollout_correction_max": float("inf")}, "rollout_correction_max"),
         ({"rollout_correction_min": 1.5}, "rollout_correction_min"),
         ({"rollout_correction": "sum"}, "sum"),
+        ({"rollout_correction": "none", "rollout_correction_min": 0.5}, "has no use for .*min=0.5"),
         ({"vllm_importance_sampling_mode": "token_mask"}, "rollout_correction"),
         ({"off_policy_mask_threshold": -1.0}, "off_policy_mask_threshold"),
     ],

@@ -191,6 +191,9 @@ class TestLoop:
         assert make_trainer({"train_dataset": rows}, num_train_epochs=0.5, **settings)
         with pytest.raises(ConfigError, match=r"num_train_epochs=0\.7 .* 3 .* 2"):
             make_trainer({"train_dataset": rows}, num_train_epochs=0.7, **settings)
+        share = settings | {"save_strategy": "steps", "save_steps": 0.25, "num_train_epochs": 1}
+        with pytest.raises(ConfigError, match=r"save_steps=0\.25 is no multiple of 2"):
+            make_trainer({"train_dataset": rows}, **share)
 
     def test_completions_can_be_logged_as_trl_does(self, make_trainer: MakeTrainer, tmp_path: Path):
         """The parquet table of `log_completions`."""
