@@ -49,8 +49,11 @@ class Pending(Protocol):
     """A turn to sample; belongs to the thread, but for its `reply`."""
 
     reply: Reply[Generation]
-    outcome: Generation | EngineError | None
-    """Set when the turn is over."""
+
+    @property
+    def outcome(self) -> Generation | AgentGymError | None:
+        """Set when the turn is over."""
+        ...
 
 
 class Core(Protocol):

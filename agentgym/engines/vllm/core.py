@@ -21,7 +21,7 @@ from agentgym.engines.vllm.replies import ConstraintRefusedError, Span, to_gener
 from agentgym.engines.vllm.replies import Reply as Sampled
 from agentgym.engines.vllm.starting import shut_down
 from agentgym.engines.worker import Reply
-from agentgym.errors import AgentGymError, EngineError, boundary
+from agentgym.errors import AgentGymError, EngineError, OutageError, boundary
 
 if TYPE_CHECKING:
     from agentgym.engines.vllm.staged import Staging
@@ -38,7 +38,7 @@ class Turn:
     fields: dict[str, Any]
     """Of `SamplingParams`."""
     reply: Reply[Generation]
-    outcome: Generation | EngineError | None = None
+    outcome: Generation | EngineError | OutageError | None = None
     adapter: Adapter | None = None
     """That samples it; `None` = the model alone."""
 
@@ -104,6 +104,8 @@ class VllmCore:
 
     def step(self) -> Sequence[Turn]:
         """Let turns join, then sample one token of every running turn."""
+        if self._trouble is not None:
+            return self._given_up(self._trouble)
         started = perf_counter()
         self._wake(_TAGS)
         refused = self._join()
@@ -146,14 +148,17 @@ class VllmCore:
                 with set_current_vllm_config(worker.vllm_config):
                     served.swap_in(staging)
                 worker.model_runner.reset_lora_state()
+                self._engine.engine_core.set_weight_version(str(version))
+                self._engine.reset_prefix_cache(reset_running_requests=True)
         except WeightsRefusedError:
             raise
         except AgentGymError as error:
             self._trouble = f"{error}; make a new engine"
-            raise
-        self._engine.engine_core.set_weight_version(str(version))
+            raise EngineError(self._trouble) from error
         self._adapters.current = None
-        return self._now_at(version)
+        self._adapters.drop_unused(self._running.values())
+        self.policy_version = version
+        return version
 
     def adopt(self, adapter: Adapter) -> int:
         """Sample new turns with an adapter; those under way end with what they began with.
@@ -192,12 +197,12 @@ class VllmCore:
             self._engine.wake_up(sleeping)
             self._asleep = tuple(tag for tag in self._asleep if tag not in sleeping)
 
-    def _now_at(self, version: int) -> int:
-        """Nothing that was computed before is used again."""
-        self._engine.reset_prefix_cache(reset_running_requests=True)
-        self._adapters.drop_unused(self._running.values())
-        self.policy_version = version
-        return version
+    def _given_up(self, trouble: str) -> list[Turn]:
+        """Every turn: what runs would go on with weights that nobody knows."""
+        turns = self.abandon()
+        for turn in turns:
+            turn.outcome = OutageError(trouble)
+        return turns
 
     def _join(self) -> list[Turn]:
         """Hand waiting turns to vLLM; returns those that it refuses."""
@@ -213,8 +218,6 @@ class VllmCore:
     def _add(self, turn: Turn) -> None:
         from vllm.inputs.engine import tokens_input
 
-        if self._trouble is not None:
-            raise EngineError(self._trouble)
         self._num_turns += 1
         key = str(self._num_turns)
         adapter = turn.adapter = self._adapters.current

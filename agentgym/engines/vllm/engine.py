@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from agentgym.engines.local import Ask, LocalEngine
-from agentgym.engines.vllm.adapter_files import write_adapter
 from agentgym.engines.vllm.core import Turn, VllmCore
-from agentgym.engines.vllm.local_adapters import Adapter, new_folder
+from agentgym.engines.vllm.local_adapters import Adapter, written
 from agentgym.engines.vllm.local_settings import VllmSettings
 from agentgym.engines.vllm.sampling import sampling_fields
 from agentgym.engines.vllm.starting import has_tokenizer, on_cpu, start
@@ -130,13 +129,7 @@ class VllmEngine(LocalEngine[Turn]):
     def _written(self, weights: Weights) -> Adapter:
         if not self._settings.lora_rank:
             raise ConfigError("an adapter as weights: set lora_rank of the vLLM settings")
-        from vllm.lora.request import LoRARequest
-
-        folder = new_folder()
-        write_adapter(folder, weights)
-        number = next(self._adapter_ids)
-        request = LoRARequest(f"agentgym-{number}", number, str(folder))
-        return Adapter(version=weights.version, folder=folder, request=request)
+        return written(weights, next(self._adapter_ids))
 
     async def _on_thread(self, action: Callable[[], T]) -> T:
         """What it returns, or raises, between two steps."""

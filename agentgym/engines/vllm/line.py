@@ -122,9 +122,11 @@ class Line:
         self._abort()
 
     def _abort(self) -> None:
+        if self._group is None:
+            return
         groups, self._group = [self._group], None
         leaving = Worker()
-        left = leaving.submit(lambda: _end(groups.pop()))
+        left = leaving.submit(lambda: groups.pop().abort())  # the last that knows it: it is freed
         leaving.stop()
         with suppress(RuntimeError, TimeoutError):
             left.result(_ABORT_S)
@@ -151,12 +153,6 @@ class Line:
             raise EngineError(f"{problem}: the trainer is gone") from error
         if is_over:
             raise EngineError(f"{problem}: the trainer has left")
-
-
-def _end(group: Any) -> None:
-    """Abort and free it: this is the last that knows it."""
-    if group is not None:
-        group.abort()
 
 
 def meeting_place(host: str, port: int, *, is_host: bool, timeout_s: float) -> Any:

@@ -3,10 +3,13 @@
 import shutil
 import tempfile
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from agentgym.engines.vllm.adapter_files import write_adapter
+from agentgym.engines.weights import Weights
 from agentgym.errors import AgentGymError, ConfigError, boundary
 
 
@@ -26,9 +29,25 @@ class Sampling(Protocol):
     adapter: Adapter | None
 
 
-def new_folder() -> Path:
-    """Where the next adapter is written."""
-    return Path(tempfile.mkdtemp(prefix="agentgym-lora-"))
+def written(weights: Weights, number: int) -> Adapter:
+    """Files for vLLM to load.
+
+    Args:
+        weights: of kind `lora`.
+        number: not that of another adapter of the same engine.
+
+    Raises:
+        ConfigError: a value is not finite; nothing is left.
+    """
+    from vllm.lora.request import LoRARequest
+
+    folder = Path(tempfile.mkdtemp(prefix="agentgym-lora-"))
+    with ExitStack() as leftovers:
+        leftovers.callback(shutil.rmtree, folder, ignore_errors=True)
+        write_adapter(folder, weights)
+        leftovers.pop_all()
+    request = LoRARequest(f"agentgym-{number}", number, str(folder))
+    return Adapter(version=weights.version, folder=folder, request=request)
 
 
 class LoadedAdapters:

@@ -4,6 +4,7 @@ A bucket is a file in memory that the server maps, not copies. It loses its name
 server has mapped it, so that it goes with the last of them, whoever dies when.
 """
 
+import fcntl
 import os
 import tempfile
 import weakref
@@ -32,7 +33,7 @@ class ShmSender:
         remove_leftovers(parent)
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
         self._numbers = count()
-        self._close = weakref.finalize(self, _remove, self._folder)
+        self._close = weakref.finalize(self, _give_back, self._folder, _held(self._folder))
 
     def init_info(self, server: int = 0) -> dict[str, Any]:
         """Nothing: there is no connection."""
@@ -59,11 +60,36 @@ class ShmSender:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Remove what processes left that were killed while they sent."""
+    """Remove what processes left that were killed while they sent.
+
+    An owner that is not to be seen may live in another container that shares this memory, so its
+    folder counts.
+    """
     for folder in parent.glob(f"{_PREFIX}*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and not _is_held(folder):
             _remove(folder)
+
+
+def _held(folder: Path) -> int:
+    """Lock a folder for as long as the descriptor is open, in this process or in forks of it."""
+    held = os.open(folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    return held
+
+
+def _is_held(folder: Path) -> bool:
+    try:
+        probe = os.open(folder, os.O_RDONLY)
+    except OSError:  # somebody else's, or gone
+        return True
+    try:
+        fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(probe)
+    return False
 
 
 def _write(path: Path, num_bytes: int, bucket: Bucket, entries: Any) -> None:
@@ -76,6 +102,11 @@ def _write(path: Path, num_bytes: int, bucket: Bucket, entries: Any) -> None:
     fill(
         torch.from_file(str(path), shared=True, size=num_bytes, dtype=torch.uint8), bucket, entries
     )
+
+
+def _give_back(folder: Path, held: int) -> None:
+    _remove(folder)
+    os.close(held)
 
 
 def _remove(folder: Path) -> None:

@@ -1,7 +1,10 @@
 """New weights for vLLM in this process: exact, between two tokens, and all or nothing."""
 
 import asyncio
+import os
+import tempfile
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from vllm_kit import POLICY, load, weights_of
 from vllm_local_kit import Local
 
 from agentgym.engines.weights import KeepsWeights, Sleeps
-from agentgym.errors import ConfigError, EngineError
+from agentgym.errors import ConfigError, EngineError, OutageError
 
 pytestmark = pytest.mark.vllm
 PROMPT = prompt_of(0, 100)
@@ -134,6 +137,30 @@ async def test_sleep_is_harmless_and_refused_while_turns_run(local: Local) -> No
     assert answer.policy_version == version
 
 
+async def test_a_swap_that_fails_half_way_ends_all_sampling(
+    local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turns under way would go on with keys and values, or weights, that nobody knows."""
+
+    def fail(**_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    core = local.engine._core
+    turn = asyncio.create_task(local.ask(PROMPT, max_tokens=400))
+    await local.steps(3)
+    with monkeypatch.context() as broken:
+        broken.setattr(core._engine, "reset_prefix_cache", fail)
+        failed = await asyncio.gather(local.update(seed=8), return_exceptions=True)
+    ends = await asyncio.gather(turn, local.ask(PROMPT), return_exceptions=True)
+    core._trouble = None  # for the tests that share it
+    await local.update(seed=8)
+
+    assert str(failed[0]).endswith("RuntimeError: out of memory; make a new engine")
+    assert [type(end) for end in ends] == [OutageError] * 2
+    assert "out of memory" in str(ends[0])
+    assert local.error(PROMPT, await local.ask(PROMPT)) < EXACT
+
+
 def adapter_over(model: Any, *, seed: int, rank: int = 4) -> Any:
     """A PEFT model with an adapter that does something."""
     from peft import LoraConfig, get_peft_model
@@ -175,6 +202,17 @@ async def test_an_adapter_alone_is_the_policy(local: Local) -> None:
     answer = await local.ask(PROMPT)
     assert local.error(PROMPT, answer) < EXACT
     assert not folders[0].exists()
+
+
+async def test_an_adapter_that_is_not_finite_leaves_no_file(
+    local: Local, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    endless = ModelWeights({"a": torch.tensor([torch.inf])}, kind="lora")
+    with pytest.raises(ConfigError, match="tensor a holds values that are not finite"):
+        await local.engine.update_weights(endless)
+
+    assert os.listdir(tmp_path) == []
 
 
 async def test_an_adapter_that_is_none_for_the_model_changes_nothing(local: Local) -> None:

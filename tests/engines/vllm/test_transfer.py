@@ -131,6 +131,17 @@ def test_what_a_killed_trainer_left_is_removed(tmp_path: Path) -> None:
     assert (dead.exists(), alive.exists()) == (False, True)
 
 
+def test_a_trainer_in_another_container_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers may share the memory, and do not see each other's processes."""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(os, "getpid", lambda: 2**22 + 1)
+        sender = ShmSender()
+    remove_leftovers(sender._folder.parent)
+    assert sender._folder.exists()
+    sender.close()
+    assert not sender._folder.exists()
+
+
 def member(info: dict[str, Any], carrier: Carrier | None = None) -> Line:
     """One worker of a server, told what `init_info` says."""
     timeout_s = info["timeout_s"]
