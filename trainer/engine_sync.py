@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FILE = "engine.json"
-"""In a checkpoint, if the engine has weights of its own."""
+"""In a checkpoint."""
 
 
 class EngineSync:
@@ -54,9 +54,8 @@ class EngineSync:
 
     def save(self, folder: Path) -> None:
         """Write into a checkpoint how far versions have come."""
-        if self._weights.version:
-            content = {"policy_version": self._weights.version}
-            (folder / FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")
+        content = {"policy_version": self._weights.version}
+        (folder / FILE).write_text(json.dumps(content) + "\n", encoding="utf-8")
 
     def load(self, folder: Path) -> None:
         """Go on with the versions of a checkpoint: a run gives each of its policies one of its own.
@@ -68,6 +67,10 @@ class EngineSync:
         if path.exists():
             saved = json.loads(path.read_text(encoding="utf-8"))
             self._weights.go_on_from(saved["policy_version"])
+
+    def next_version(self) -> int:
+        """What an engine that is made now over the trained model itself calls its weights."""
+        return self._weights.next_version()
 
     def learned(self) -> None:
         """The weights are about to be changed: an engine that gets the same again is told of."""

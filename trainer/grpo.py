@@ -358,7 +358,9 @@ class AgentGRPOTrainer(GRPOTrainer):
             from agentgym.engines.transformers.copying import CopyEngine
 
             return CopyEngine(self.policy, max_rows=rows, decode=decode, tokenizer=spoken)
-        return transformers_engine(self.policy, max_rows=rows, decode=decode, tokenizer=spoken)
+        own = transformers_engine(self.policy, max_rows=rows, decode=decode, tokenizer=spoken)
+        own.count_from(self.engine_sync.next_version())
+        return own
 
     def count_tokens(self, num_tokens: int) -> None:
         """Add to what all ranks have seen so far."""

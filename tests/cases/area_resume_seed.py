@@ -71,7 +71,7 @@ def _order(case: Mapping[str, Any]) -> dict[str, Any]:
             if number:
                 _between(case, again)
             again.go(steps, save_every=case.get("save_every", 0))
-        whole = resume_kit.Run(folder / "whole", rows=rows, settings=settings)
+        whole = resume_kit.Run(folder / "whole", rows=rows, settings=again.settings)
         whole.go(again.step)
     return {**_of_order(whole, again, rows), **_of_ends(again)}
 
@@ -145,6 +145,8 @@ def _state(case: Mapping[str, Any]) -> dict[str, Any]:
         "params_max_difference": _difference(whole, again),
         "optimizer_state_equal": whole.moments == again.moments,
         "rng_equal": whole.random == again.random,
+        "policy_versions": again.versions,
+        "policy_versions_equal": whole.versions == again.versions,
         "max_kl": max(again.logged("kl"), default=0.0),
         "order_seen_equals_uninterrupted": again.seen == whole.seen,
         **same,

@@ -62,6 +62,8 @@ class Run:
         self.step = 0
         self.seen: list[list[str]] = []
         """Tasks of each window, group after group."""
+        self.versions: list[list[int]] = []
+        """Policy versions that sampled each window."""
         self.log: list[dict[str, Any]] = []
         """A row for each step, of all parts."""
         self.weights: list[float] = []
@@ -122,7 +124,8 @@ class Run:
     def _rewind(self, step: int) -> None:
         """What came after a checkpoint was lost, and will come again."""
         self.step = step
-        self.seen = self.seen[: step // self.settings["iterations"]]
+        windows = step // self.settings["iterations"]
+        self.seen, self.versions = self.seen[:windows], self.versions[:windows]
         self.folder.rewind(step)
 
     def _trainer(self, until: int, save_every: int) -> Any:
@@ -142,6 +145,8 @@ class Run:
             def on_window(self, args: Any, state: Any, control: Any, **window: Any) -> None:
                 groups = {output.group_id: output.task_id for output in window["outputs"]}
                 run.seen.append(list(groups.values()))
+                versions = {v for output in window["outputs"] for v in output.policy_versions}
+                run.versions.append(sorted(versions))
 
         class Leave(TrainerCallback):
             def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -156,7 +161,7 @@ class Run:
         set_seed(0)
         tokenizer = byte_tokenizer()
         progress = progress_for(Console(quiet=True), "")
-        learns, lora = self.settings["learns"], self.settings["lora"]
+        learns = self.settings["learns"] or self.settings["staleness"] > 0
         return AgentGRPOTrainer(
             self._model(tokenizer),
             self._args(until),
@@ -165,7 +170,7 @@ class Run:
             train_dataset=self._rows,
             renderer=renderer_for(tokenizer, stop_token_ids=range(128)),
             processing_class=tokenizer,
-            peft_config=_adapter(self.settings["dropout"]) if lora else None,
+            peft_config=_adapter(self.settings["dropout"]) if self.settings["lora"] else None,
             callbacks=[Keep(), Leave(), FollowRun(self.folder, progress)],
         )
 

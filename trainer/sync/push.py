@@ -72,14 +72,19 @@ class WeightSync:
         self._model = model
         self._settings = settings
         self._ranks = ranks
-        self._version = 0
+        self._version = -1
         self._prints = Fingerprints()
         self.figures: SyncFigures | None = None
         """Of the last update."""
 
     @property
     def version(self) -> int:
-        """Of the last update; the next one gets a higher one."""
+        """Of the present weights, the last one given; -1 before any was."""
+        return self._version
+
+    def next_version(self) -> int:
+        """For an engine that is made over the model itself: none of this run's had it before."""
+        self._version += 1
         return self._version
 
     def go_on_from(self, version: int) -> None:
@@ -105,6 +110,7 @@ class WeightSync:
             version = self._push_to_keeper(engine, loop)
         else:
             version = self._ranks.together(lambda: loop.run(engine.update_weights()))
+            self._version = max(self._version, version)
         prints = self._prints
         self.figures = SyncFigures(
             version, time.perf_counter() - started, prints.num_bytes, prints.num_changed

@@ -87,6 +87,10 @@ class TrainedModelEngine(LocalEngine[Request]):
             )
         return self._grammars.guide(sampling.constraint, sampling.stop_token_ids)
 
+    def count_from(self, version: int) -> None:
+        """Call the present weights `version`, before anything is sampled."""
+        self._core.policy_version = version
+
     async def update_weights(self, weights: Weights | None = None) -> int:
         """The weights have changed: drop every cache and return the new policy version.
 
