@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from agentgym.deadlines import bounded
 from agentgym.errors import (
+    BudgetError,
     EngineError,
     EnvError,
     EpisodeError,
@@ -87,18 +88,29 @@ def _recorded(trajectory: Trajectory, ending: _Ending) -> RolloutOutput:
 
 
 async def _play_until_the_end(session: Session, player: Player) -> _Ending:
+    try:
+        return _Ending(await _play_in_time(session, player))
+    except EpisodeError as error:
+        return _Ending(_failure_reason(error), str(error))
+
+
+async def _play_in_time(session: Session, player: Player) -> StopReason:
+    """Why it ended.
+
+    Raises:
+        BudgetError: its time was over before anything was sampled.
+        EpisodeError: it failed.
+    """
     limit_s = player.budget.max_seconds
     try:
         async with asyncio.timeout(limit_s) as deadline:
             with boundary(EnvError, "run", also=EXITS):
-                return _Ending(StopReason(await player.scheduler.run(session)))
-    except TimeoutError:
+                return StopReason(await player.scheduler.run(session))
+    except TimeoutError as error:
         assert deadline.expired()
         if session.trajectory.num_sampled:  # what the policy does with its time is its own
-            return _Ending(StopReason.MAX_TIME)
-        return _Ending(StopReason.INFRA_ERROR, f"nothing was sampled within {limit_s:g} s")
-    except EpisodeError as error:
-        return _Ending(_failure_reason(error), str(error))
+            return StopReason.MAX_TIME
+        raise BudgetError(f"nothing was sampled within {limit_s:g} s") from error
 
 
 async def _close(session: Session, player: Player, ending: _Ending) -> _Ending:
