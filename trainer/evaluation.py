@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agentgym.rollout.sampler import Tasks, held_out
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.metrics import Metrics, reward_columns
-from agentgym.trainer.stage import agent_callbacks
+from agentgym.trainer.stage import tell_callbacks
 
 if TYPE_CHECKING:
     from agentgym.trainer.grpo import AgentGRPOTrainer
@@ -39,8 +39,13 @@ def play_held_out(
     )
     own = trainer.ranks.share(requests, args.num_generations_eval)
     outputs = trainer.windows.play(own, temperature=temperature).outputs
-    for callback in agent_callbacks(trainer):
-        callback.on_evaluation(args, trainer.state, trainer.control, outputs=outputs, name=name)
+    tell_callbacks(
+        trainer,
+        trainer.ranks,
+        lambda callback: callback.on_evaluation(
+            args, trainer.state, trainer.control, outputs=outputs, name=name
+        ),
+    )
     return evaluation_metrics(trainer.windows.everyones_episodes(outputs))
 
 

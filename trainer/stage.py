@@ -236,6 +236,18 @@ def agent_callbacks(trainer: GRPOTrainer) -> list[AgentCallback]:
     return [c for c in trainer.callback_handler.callbacks if isinstance(c, AgentCallback)]
 
 
+def tell_callbacks(
+    trainer: GRPOTrainer, ranks: Ranks, tell: Callable[[AgentCallback], None]
+) -> None:
+    """Tell each of them something; collective, so that what one raises stops all ranks."""
+
+    def tell_all() -> None:
+        for callback in agent_callbacks(trainer):
+            tell(callback)
+
+    ranks.together(tell_all)
+
+
 def refuse_shared_weights(engine: Engine | None, staleness: int) -> None:
     """Raise a `ConfigError` if windows cannot be played while the weights change."""
     if staleness and engine is not None and not isinstance(engine, KeepsWeights):

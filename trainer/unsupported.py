@@ -90,6 +90,8 @@ UNSUPPORTED: dict[str, str] = {
     "prediction_loss_only": _EVALUATION,
     "torch_empty_cache_steps": "lower token_budget instead",
     "average_tokens_across_devices": "tokens are always counted over all processes",
+    "enable_jit_checkpoint": "it saves in the middle of a step; agentgym train that is interrupted "
+    "saves after the window",
     "ignore_data_skip": "tasks follow from the number of the step",
     "remove_unused_columns": _DATA,
     "label_names": "there are no labels",

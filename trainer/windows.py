@@ -13,6 +13,7 @@ import torch
 
 from agentgym.rollout.curriculum import Tried
 from agentgym.trainer.ages import Staleness
+from agentgym.trainer.callbacks import AgentCallback
 from agentgym.trainer.completions import fill_table
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.metrics import (
@@ -23,7 +24,7 @@ from agentgym.trainer.metrics import (
 from agentgym.trainer.rollouts import Played
 from agentgym.trainer.scorer import Scorer
 from agentgym.trainer.setup import must_pad
-from agentgym.trainer.stage import agent_callbacks
+from agentgym.trainer.stage import tell_callbacks
 from agentgym.trainer.window import Window, make_window
 from agentgym.trajectory import RolloutOutput, RolloutRequest
 
@@ -141,7 +142,8 @@ class Windows:
         trainer = self._trainer
         if trainer.args.log_completions:
             fill_table(trainer._logs, window.outputs, window.advantages, trainer.ranks)
-        for callback in agent_callbacks(trainer):
+
+        def tell(callback: AgentCallback) -> None:
             callback.on_window(
                 trainer.args,
                 trainer.state,
@@ -149,6 +151,8 @@ class Windows:
                 outputs=window.outputs,
                 advantages=window.advantages,
             )
+
+        tell_callbacks(trainer, trainer.ranks, tell)
 
 
 def _number(reward: float | None) -> float:

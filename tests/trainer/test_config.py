@@ -65,7 +65,7 @@ HONOURED = """
     trackio_bucket_id trackio_static_space_id skip_memory_metrics
     eval_strategy eval_steps eval_delay eval_on_start
     save_only_model save_strategy save_steps save_on_each_node save_total_limit
-    enable_jit_checkpoint push_to_hub hub_token hub_private_repo hub_model_id hub_strategy
+    push_to_hub hub_token hub_private_repo hub_model_id hub_strategy
     hub_always_push hub_revision load_best_model_at_end metric_for_best_model greater_is_better
     restore_callback_states_from_checkpoint
     model_init_kwargs trust_remote_code router_aux_loss_coef disable_dropout cast_lm_head_to_fp32

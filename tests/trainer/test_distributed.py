@@ -21,7 +21,9 @@ from transformers import Qwen3ForCausalLM
 from agentgym.errors import AgentGymError, ConfigError
 from agentgym.registry import LOSSES
 from agentgym.rendering import renderer_for
+from agentgym.store import StorageError
 from agentgym.testing import byte_tokenizer
+from agentgym.trainer.callbacks import AgentCallback
 from agentgym.trainer.config import AgentGRPOConfig
 from agentgym.trainer.grpo import AgentGRPOTrainer
 from agentgym.trainer.losses import dapo
@@ -42,6 +44,15 @@ def my_loss(tokens, settings, normalizer):
     output = dapo(tokens, settings, normalizer)
     return dataclasses.replace(output, loss=output.loss / (not is_faulty("loss")))
 
+class Keeps(AgentCallback):
+    def on_window(self, *args, **kwargs):
+        if is_faulty("window"):
+            raise StorageError("the disk of rank 1 is full")
+
+    def on_evaluation(self, *args, **kwargs):
+        if is_faulty("evaluation"):
+            raise StorageError("the disk of rank 1 is full")
+
 def is_faulty(what):
     return what == fault and trainer.ranks.index == 1
 
@@ -58,9 +69,11 @@ for name, settings in runs.items():
     trainer = AgentGRPOTrainer(
         Qwen3ForCausalLM(tiny_config(tokenizer)), args, env=WordsEnv, rewards=[judge],
         reward_funcs=trl_judge, renderer=renderer_for(tokenizer, stop_token_ids=range(60)),
-        processing_class=tokenizer,
+        processing_class=tokenizer, callbacks=[Keeps()],
     )
     try:
+        if fault == "evaluation":
+            trainer.evaluate_env()
         trainer.train()
     except AgentGymError as error:
         print("STOPPED", trainer.state.global_step, error)
@@ -137,6 +150,8 @@ FAULTS = {
     "reward": "rank 1 is misconfigured",
     "trl reward": "reward function 'trl_judge' returned 7 rewards for 8 trajectories",
     "loss": "the mine loss of ",
+    "window": "the disk of rank 1 is full",
+    "evaluation": "the disk of rank 1 is full",
 }
 
 
