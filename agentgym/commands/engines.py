@@ -45,6 +45,22 @@ def engine_maker(
             return _over_servers(settings, language, max_tokens)
 
 
+def sampler_maker(
+    settings: EngineSection, language: Language, *, max_tokens: int, dtype: Dtype
+) -> MakeEngine:
+    """The same for whoever samples from servers as they are, and gives them no weights.
+
+    Raises:
+        UsageError: the engine cannot be had, or does not sample.
+    """
+    make = engine_maker(settings, language, max_tokens=max_tokens, dtype=dtype)
+    if settings.engine_name == "vllm-server":
+        from agentgym.commands.served import refuse_paused, servers_of
+
+        run_coroutine(refuse_paused(servers_of(settings)))
+    return make
+
+
 @contextmanager
 def closing(make_engine: MakeEngine) -> Iterator[Engine | None]:
     """The engine, closed on every way out."""

@@ -13,7 +13,7 @@ from rich.console import Console
 from agentgym.commands import Command
 from agentgym.commands.endpoint_section import EndpointSection
 from agentgym.commands.engine_section import EngineSection
-from agentgym.commands.engines import engine_maker
+from agentgym.commands.engines import sampler_maker
 from agentgym.commands.language import Language, load_language
 from agentgym.commands.playing import Plan, Results, play, take_up
 from agentgym.commands.policies import Cast, Stand, cast_for, model_engine
@@ -151,7 +151,7 @@ def _cast(settings: RolloutConfig, game: Game, language: Language) -> Cast:
 
 
 def _model_engine(settings: RolloutConfig, language: Language) -> Engine:
-    make = engine_maker(settings, language, max_tokens=settings.max_tokens, dtype=settings.dtype)
+    make = sampler_maker(settings, language, max_tokens=settings.max_tokens, dtype=settings.dtype)
     engine = make()
     return model_engine(language, settings.dtype) if engine is None else engine
 

@@ -11,7 +11,7 @@ from agentgym.commands.language import Language
 from agentgym.config import flag_of
 from agentgym.deadlines import together
 from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError
-from agentgym.engines.vllm.health import Facts, OtherKeyError, look, until_alive
+from agentgym.engines.vllm.health import Facts, OtherKeyError, look, until_alive, until_going
 from agentgym.engines.vllm.settings import Deadlines, VllmServers
 from agentgym.errors import ConfigError
 
@@ -56,9 +56,31 @@ async def check_servers(
             model or a shorter context.
         EngineError: one was not there in time.
     """
-    token = os.environ.get(servers.key_variable)
+    token = _token(servers)
     checks = [_check(url, token, servers, language, max_tokens, say) for url in servers.urls]
     await together([asyncio.ensure_future(check) for check in checks])
+
+
+async def refuse_paused(servers: VllmServers) -> None:
+    """Hold servers that are sampled from as they are against one that waits for its weights.
+
+    Raises:
+        WrongServerError: nobody lets it go on.
+        EngineError: one does not answer.
+    """
+    clients = [
+        JsonClient(url, token=_token(servers), patience=servers.patience) for url in servers.urls
+    ]
+    try:
+        waits = [until_going(client, servers.deadlines.gone_s) for client in clients]
+        await together([asyncio.ensure_future(wait) for wait in waits])
+    finally:
+        for client in clients:
+            await client.aclose()
+
+
+def _token(servers: VllmServers) -> str | None:
+    return os.environ.get(servers.key_variable)
 
 
 async def _check(

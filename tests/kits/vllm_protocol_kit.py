@@ -165,6 +165,7 @@ class FakeVllm:
             "/weight_info": {"weight_version": self.label},
             "/server_info": {"vllm_config": config},
             "/get_world_size": {"world_size": 1},
+            "/is_paused": {"is_paused": self.is_paused},
             "/reset_prefix_cache": {"success": True},
         }.get(path)
 

@@ -120,6 +120,23 @@ async def until_answering(client: JsonClient, timeout_s: float) -> str:
     return await _until(client, ask, timeout_s)
 
 
+async def until_going(client: JsonClient, timeout_s: float) -> None:
+    """Wait until the server samples: one that is given weights does not.
+
+    Raises:
+        WrongServerError: it did not in time.
+        EngineError: it does not say.
+    """
+    ends = time.monotonic() + timeout_s
+    while await _is_paused(client):
+        if time.monotonic() + _BETWEEN_S > ends:
+            raise WrongServerError(
+                f"{client.url} has been paused for {timeout_s:g} s: a run gives it weights, or was "
+                "killed while it did; start the server again, or resume that run"
+            )
+        await asyncio.sleep(_BETWEEN_S)
+
+
 async def _until(
     client: JsonClient,
     ask: Callable[[float], Awaitable[T]],
@@ -155,6 +172,12 @@ async def label_of(client: JsonClient, timeout_s: float) -> str:
     answer = await client.call("GET", "/weight_info", timeout_s=timeout_s)
     with reading(client.url, answer):
         return str(answer["weight_version"])
+
+
+async def _is_paused(client: JsonClient) -> bool:
+    answer = await _told(client, "GET", "/is_paused")
+    with reading(client.url, answer):
+        return bool(answer["is_paused"])
 
 
 async def _told(client: JsonClient, method: str, path: str, body: Any = None) -> Any:

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from vllm_protocol_kit import FakeVllm, running, status
 
 from agentgym.commands.engine_section import EngineSection
 from agentgym.commands.language import Language, load_language
-from agentgym.commands.served import check_servers, servers_of
+from agentgym.commands.served import check_servers, refuse_paused, servers_of
 from agentgym.engines.vllm.settings import VllmServers
-from agentgym.errors import ConfigError, EngineError, UsageError
+from agentgym.errors import ConfigError, EngineError, UsageError, WrongServerError
 from agentgym.trainer.tiny_policy import PATH
 
 ROOM = 64
@@ -126,6 +126,20 @@ async def test_one_of_two_that_is_not_there_is_named_within_the_time(language: L
 
     assert fakes[1].url in str(caught.value)
     assert clock() - started < 2
+
+
+async def test_a_server_that_waits_for_its_weights_is_not_sampled_from() -> None:
+    """A trainer that was killed in the middle of an update leaves it so."""
+    async with running(FakeVllm()) as fake:
+        servers = servers_of(EngineSection(server_url=(fake.url,), server_timeout=0.4))
+        await refuse_paused(servers)
+        async with ClientSession() as session:
+            await session.post(f"{fake.url}/pause")
+            with pytest.raises(WrongServerError, match=r"paused for 0\.4 s.*killed while it did"):
+                await refuse_paused(servers)
+            waiting = asyncio.create_task(refuse_paused(servers))
+            await session.post(f"{fake.url}/resume")
+            await waiting
 
 
 async def test_the_key_is_the_named_variables(
