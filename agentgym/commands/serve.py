@@ -4,7 +4,6 @@ The launcher adds no endpoint. It checks what can be checked in a second, starts
 when it is ready, and takes it down with itself.
 """
 
-import json
 import os
 import secrets
 from importlib.util import find_spec
@@ -16,7 +15,7 @@ from pydantic import Field
 from agentgym.addresses import http_url, is_loopback
 from agentgym.commands import Command
 from agentgym.config import Config
-from agentgym.engines.loading import refuse_missing_folder
+from agentgym.engines.loading import refuse_missing_folder, stored_dtype
 from agentgym.engines.vllm.launching import Launch, run_server
 from agentgym.engines.vllm.nccl import refuse_without_gpu
 from agentgym.engines.vllm.ports import refuse_taken_port
@@ -106,7 +105,7 @@ def _server(settings: ServeConfig, model: str) -> ServerSettings:
         port=settings.port,
         on_gpu=on_gpu,
         backend=_BACKENDS[settings.transfer],
-        dtype=_stored_dtype(model) if settings.dtype == "auto" else settings.dtype,
+        dtype=_dtype(settings, model),
         max_context=settings.max_context,
         kv_cache_bytes=None if gib is None else int(gib * _GIB),
         threads=settings.threads or len(os.sched_getaffinity(0)),
@@ -115,13 +114,9 @@ def _server(settings: ServeConfig, model: str) -> ServerSettings:
     )
 
 
-def _stored_dtype(model: str) -> str:
-    """vLLM's `auto` computes in 16 bits what is stored in 32."""
-    path = Path(model) / "config.json"
-    if not path.is_file():
-        return "auto"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    return str(config.get("dtype") or config.get("torch_dtype") or "auto")
+def _dtype(settings: ServeConfig, model: str) -> str:
+    """vLLM's own `auto` computes in 16 bits what is stored in 32."""
+    return stored_dtype(model) or "auto" if settings.dtype == "auto" else settings.dtype
 
 
 def _key(settings: ServeConfig) -> str | None:

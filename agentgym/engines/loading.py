@@ -1,5 +1,6 @@
 """A model's tokenizer and weights from a folder or a hub, with errors of one line."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,18 @@ def load_model(model: str, dtype: str) -> Any:
     except (OSError, ValueError) as error:
         raise _refusal("model", model, error) from error
     return loaded.eval()
+
+
+def stored_dtype(model: str) -> str | None:
+    """What a model's folder says its weights are in, as in `torch.float32`, without the `torch.`.
+
+    Args:
+        model: folder, or hub id, of which nothing is known here.
+    """
+    path = Path(model) / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    found = config.get("dtype") or config.get("torch_dtype")
+    return None if found is None else str(found)
 
 
 def _refusal(what: str, model: str, error: Exception) -> ConfigError:

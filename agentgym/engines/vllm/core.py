@@ -181,7 +181,8 @@ class VllmCore:
         if self.is_busy:
             num = len(self._running) + len(self._waiting)
             raise EngineError(f"the engine cannot sleep: {num} turns are being sampled")
-        if self._can_sleep and not self._asleep:
+        if self._can_sleep and self._asleep != _TAGS:
+            self._wake(_TAGS)  # what an update has left asleep vLLM cannot put to sleep again
             self._engine.sleep(level=1)
             self._asleep = _TAGS
 

@@ -5,7 +5,6 @@ it starts; a trainer in the same process must not notice.
 """
 
 import gc
-import json
 import os
 import random
 import traceback
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.engines.loading import refuse_missing_folder
+from agentgym.engines.loading import refuse_missing_folder, stored_dtype
 from agentgym.engines.vllm.local_settings import VllmSettings
 from agentgym.engines.vllm.server_command import TOKEN_SHARE, highest_lora_rank
 from agentgym.errors import AgentGymError, ConfigError, MissingExtraError, boundary
@@ -155,16 +154,14 @@ def _for_cpu(model: str, settings: VllmSettings) -> dict[str, Any]:
         "kv_cache_memory_bytes": settings.kv_cache_bytes or _CPU_KV_CACHE_BYTES,
         "block_size": settings.cpu_block_size,
         "enable_chunked_prefill": False,
-        "dtype": _stored_dtype(model) if settings.dtype == "auto" else settings.dtype,
+        "dtype": _dtype_on_cpu(model) if settings.dtype == "auto" else settings.dtype,
         "enforce_eager": settings.enforce_eager is not False,
     }
 
 
-def _stored_dtype(model: str) -> str:
+def _dtype_on_cpu(model: str) -> str:
     """vLLM's `auto` makes bfloat16 of float32, which is no faster here, and not what is trained."""
-    path = Path(model) / "config.json"
-    stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return "float32" if "float32" in (stored.get("dtype"), stored.get("torch_dtype")) else "auto"
+    return "float32" if stored_dtype(model) == "float32" else "auto"
 
 
 def _for_gpu(settings: VllmSettings) -> dict[str, Any]:
