@@ -183,17 +183,22 @@ def _names(case: Mapping[str, Any]) -> Mapping[str, Any]:
         names_kit.module_of(known, value=0.0, tied=there), fails_after=case.get("fails_after")
     )
     loop, sync = LoopThread(), _sync(model, kind=kind)
-    said = ""
+    said, reported = "", 0
     try:
-        for _ in range(2 if case.get("again") else 1):
+        sync.push(engine, loop)
+        if "changes" in case or case.get("again"):
+            with torch.no_grad():
+                for name in case.get("changes", ()):
+                    model.get_parameter(name).add_(1)
             sync.push(engine, loop)
+        reported = sync.figures.num_changed if sync.figures else 0
         if case.get("after_step", True):
             said = (sync.figures and sync.figures.complaint) or ""
     except AgentGymError as error:
         said = str(error)
     finally:
         loop.close()
-    return {**_told(said), **_found(engine, said)}
+    return {**_told(said), **_found(engine, said), "reports_changed": reported}
 
 
 def _told(said: str) -> dict[str, Any]:
@@ -218,6 +223,7 @@ def _found(engine: Any, said: str) -> dict[str, Any]:
         "silent": not said and len(changed) < size,
         "half_updated": 0 < len(changed) < size,
         "num_changed": len(changed),
+        "changed": changed,
         "engine_values": {n: t.flatten()[0].item() for n, t in engine.tensors.by_name.items()},
         "version": engine.policy_version,
     }

@@ -5,6 +5,7 @@ import gc
 import importlib
 import os
 import re
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -185,10 +186,10 @@ def _growth(case: Mapping[str, Any]) -> dict[str, Any]:
     """What is there after so many rollouts of one session, played window after window."""
     from agentgym.trainer.rollouts import Rollouts, Source
 
-    marks = sorted(case["measure_after"])
+    marks, open_envs = sorted(case["measure_after"]), Counter[str]()
     size, turns = case.get("group_size", 8), case.get("turns", 2)
     renderer = kit.CharRenderer()
-    engine = kit.CallableEngine(
+    engine = _Sessions(
         lambda call: "x" * (1 + call.sampling.seed % 512),
         encode=renderer.encode,
         decode=renderer.decode,
@@ -197,11 +198,14 @@ def _growth(case: Mapping[str, Any]) -> dict[str, Any]:
     fails = case.get("fail_every", 0)
     rollouts = Rollouts(
         Source(make=lambda: engine, push=lambda engine, loop: loop.run(engine.update_weights())),
-        lambda engine: kit.player_for(engine, renderer, lambda: _Sometimes(turns, fails)),
+        lambda engine: kit.player_for(
+            engine, renderer, lambda: _Sometimes(turns, fails, open_envs)
+        ),
     )
     sampler = Sampler("case", repeat_kit.Echo().tasks(), seed=0, group_size=size)
     rss: list[float] = []
     count = window = pending = 0
+    threads: list[int] = []
     with rollouts.session() as loop:
         while count < case["rollouts"]:
             requests = sampler.groups([window])[: case["rollouts"] - count]
@@ -211,30 +215,61 @@ def _growth(case: Mapping[str, Any]) -> dict[str, Any]:
             count, window = count + len(requests), window + 1
             if len(rss) < len(marks) and count >= marks[len(rss)]:
                 rss.append(_resident_mb())
+                threads.append(threading.active_count())
         pending = loop.run(_num_others())
         live = _num_live()
     return {
         "live_trajectory_objects_after": live,
         "pending_tasks_after": pending,
         "rss_growth_mb": rss[-1] - rss[0],
+        "open_sessions_after": len(engine.open),
+        "open_envs_after": open_envs["begun"] - open_envs["closed"],
+        "more_threads_after": threads[-1] - threads[0],
         "rollouts": count,
     }
 
 
+class _Sessions(kit.CallableEngine):  # type: ignore[misc, name-defined]
+    """Knows which sessions nobody has let go."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.open: set[str] = set()
+
+    async def generate(self, prompt_ids: Any, sampling: Any, *, session: str) -> Any:
+        self.open.add(session)
+        return await super().generate(prompt_ids, sampling, session=session)
+
+    def release(self, session: str) -> None:
+        self.open.discard(session)
+        super().release(session)
+
+
 class _Sometimes(repeat_kit.Echo):  # type: ignore[misc, name-defined]
-    """Every so many episodes fail."""
+    """Every so many episodes fail, at their beginning and in their first turn by turns."""
 
-    num_begun = 0
-
-    def __init__(self, turns: int, fail_every: int) -> None:
+    def __init__(self, turns: int, fail_every: int, counts: Counter[str]) -> None:
         super().__init__(turns)
-        self._fail_every = fail_every
+        self._counts = counts
+        self._fails_in = ""
+        counts["begun"] += 1
+        if fail_every and counts["begun"] % fail_every == 0:
+            self._fails_in = "step" if counts["begun"] // fail_every % 2 else "reset"
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        _Sometimes.num_begun += 1
-        if self._fail_every and _Sometimes.num_begun % self._fail_every == 0:
-            raise RuntimeError("down")
+        self._fail_in("reset")
         return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        self._fail_in("step")
+        return super().step(action)
+
+    def close(self) -> None:
+        self._counts["closed"] += 1
+
+    def _fail_in(self, place: str) -> None:
+        if self._fails_in == place:
+            raise RuntimeError("down")
 
 
 async def _num_others() -> int:
