@@ -161,7 +161,8 @@ class Sessions:
             FullError: there are as many as there may be.
             FactoryError: the env could not be built, or not in time.
         """
-        await self.close_idle()
+        if self._places >= self.limit:
+            await self.close_idle()
         if self._places >= self.limit:
             raise FullError(f"all {self.limit} sessions are taken; close one or try again later")
         self._places += 1
@@ -221,10 +222,8 @@ class Sessions:
         """Close kept sessions that nobody used for long."""
         now = time.monotonic()
         idle = [s for s in self._kept.values() if not s.is_busy and now - s.used > self._idle_s]
-        for session in idle:
-            await self.close(session)
+        await asyncio.gather(*map(self.close, idle))
 
     async def close_kept(self) -> None:
         """Close every kept session."""
-        for session in list(self._kept.values()):
-            await self.close(session)
+        await asyncio.gather(*map(self.close, list(self._kept.values())))

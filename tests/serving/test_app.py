@@ -240,6 +240,30 @@ async def test_forgotten_http_sessions_are_closed() -> None:
         assert len(OPEN) == 1
 
 
+class Clinging(Talk):
+    """Is never done closing."""
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await asyncio.sleep(60)
+
+
+async def test_nobody_waits_for_the_sessions_of_others_to_close() -> None:
+    """Not who finds a place, and a server that ends waits for all of them at once."""
+    async with serving(Clinging, max_sessions=4, idle_s=0.1, timeout_s=0.6) as (url, client):
+        for _ in range(3):
+            async with client.post(f"{url}/reset", json={}):
+                pass
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        async with client.post(f"{url}/reset", json={}) as response:
+            assert response.status == 200
+        assert time.monotonic() - began < 0.5
+        ending = time.monotonic()
+
+    assert time.monotonic() - ending < 1.5
+
+
 async def test_a_refused_reset_takes_no_place() -> None:
     """The client was told no session, so nobody could ever close it."""
     async with serving(lambda: envs.make("calculator"), max_sessions=1) as (url, client):
