@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
-from agentgym.engines.base import Engine, refuse_text_only
+from agentgym.engines.base import Engine
 from agentgym.engines.transformers import transformers_engine
 from agentgym.envs.taskset import TaskSet
 from agentgym.errors import ConfigError, UsageError
@@ -42,10 +42,9 @@ from agentgym.trainer.scorer import Scorer
 from agentgym.trainer.setup import (
     Rewards,
     placeholder,
-    refuse_adapter_alone,
     refuse_endless,
+    refuse_given,
     refuse_model,
-    refuse_nameless_reference,
     sampler_of,
     steps_per_epoch,
     tokenizer_of,
@@ -82,6 +81,7 @@ class AgentGRPOTrainer(GRPOTrainer):
 
     _tag_names = ["trl", "grpo", "agentgym"]
     args: AgentGRPOConfig
+    window: Window | None = None
 
     def __init__(  # noqa: PLR0913 (TRL's signature)
         self,
@@ -105,30 +105,16 @@ class AgentGRPOTrainer(GRPOTrainer):
         peft_config: Any = None,
     ) -> None:
         args = args if args is not None else AgentGRPOConfig()
-        refuse_text_only(engine)
-        if args.sync_kind == "lora":
-            refuse_adapter_alone(model, peft_config, engine=engine)
+        refuse_given(model, args, engine=engine, peft_config=peft_config)
         tokenizer = tokenizer_of(model, processing_class, args)
-        if peft_config is None:
-            refuse_nameless_reference(model, args.beta)
         self.renderer = renderer if renderer is not None else renderer_for(tokenizer)
         self.game = game_of(env, env_kwargs, train_rows=train_dataset, eval_rows=eval_dataset)
         refuse_endless(self.game, args)
         trl_rewards = TRLRewards(reward_funcs, timeout_s=args.reward_timeout_s)
-        self.stage = Stage(
-            Judges(self.game, rewards, trl_rewards, args),
-            args,
-            renderer=self.renderer,
-            scheduler=scheduler_for(scheduler, self.game, self.renderer),
-            source=Source(
-                make=self._make_engine,
-                push=lambda engine, loop: self.engine_sync.push(engine, loop),
-                given=engine,
-            ),
-        )
+        judges = Judges(self.game, rewards, trl_rewards, args)
+        self.stage = self._make_stage(args, judges, scheduler=scheduler, engine=engine)
         self.curriculum = curriculum_over(self.game.train, args.seed) if args.curriculum else None
         self.sampler = sampler_of(self.game, args, self.curriculum)
-        self.window: Window | None = None
         self._scorer = Scorer(self)
         self._computed_tokens = 0
         with trl_rewards.handed_to(args, reward_processing_classes) as for_trl:
@@ -145,8 +131,28 @@ class AgentGRPOTrainer(GRPOTrainer):
                 **for_trl,
             )
         trl_rewards.take_over(self)
-        self.ranks = Ranks(self.accelerator)
         refuse_model(self, has_engine=engine is not None)
+        self._set_up_loop()
+
+    def _make_stage(
+        self,
+        args: AgentGRPOConfig,
+        judges: Judges,
+        *,
+        scheduler: Scheduler | str | type[Scheduler] | None,
+        engine: Engine | None,
+    ) -> Stage:
+        source = Source(
+            make=self._make_engine,
+            push=lambda engine, loop: self.engine_sync.push(engine, loop),
+            given=engine,
+        )
+        referee = scheduler_for(scheduler, self.game, self.renderer)
+        return Stage(judges, args, renderer=self.renderer, scheduler=referee, source=source)
+
+    def _set_up_loop(self) -> None:
+        """What the loop needs of a trainer that has its model."""
+        self.ranks = Ranks(self.accelerator)
         self.windows = Windows(self, self._scorer)
         self.engine_sync = EngineSync(self, self._scorer, padding=self.windows.must_pad)
         self._own_state = OwnState(self)

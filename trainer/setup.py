@@ -10,7 +10,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
-from agentgym.engines.base import Engine
+from agentgym.engines.base import Engine, refuse_text_only
 from agentgym.engines.loading import load_tokenizer
 from agentgym.engines.transformers.model import PolicyModel
 from agentgym.engines.transformers.support import refuse_unservable
@@ -57,6 +57,21 @@ def tokenizer_of(
     )
     assert isinstance(tokenizer, PreTrainedTokenizerBase)
     return tokenizer
+
+
+def refuse_given(
+    model: str | PreTrainedModel,
+    args: AgentGRPOConfig,
+    *,
+    engine: Engine | None,
+    peft_config: object,
+) -> None:
+    """Raise a `ConfigError` if what was handed in cannot work, before anything is loaded."""
+    refuse_text_only(engine)
+    if args.sync_kind == "lora":
+        refuse_adapter_alone(model, peft_config, engine=engine)
+    if peft_config is None:
+        refuse_nameless_reference(model, args.beta)
 
 
 def refuse_nameless_reference(model: str | PreTrainedModel, beta: float) -> None:
