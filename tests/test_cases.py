@@ -67,7 +67,7 @@ def _load(name: str) -> ModuleType:
 
 compare = _load("compare")
 inputs = _load("inputs")
-for _kit in ("loop_kit", "names_kit", "repeat_kit", "resume_kit"):
+for _kit in ("loop_kit", "names_kit", "repeat_kit", "resume_kit", "choice_kit"):
     _load(_kit)
 
 

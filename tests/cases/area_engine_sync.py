@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -49,7 +50,7 @@ def run(case: Mapping[str, Any]) -> Mapping[str, Any]:
         return _caches(case)
     if "trainer_params" in case or "trainer" in case:
         return _names(case)
-    return _seeds(case)
+    return _seeds(case) if "n" in case else _turns(case)
 
 
 def _sync(model: nn.Module, **settings: Any) -> WeightSync:
@@ -297,3 +298,43 @@ def _requests(case: Mapping[str, Any], *, seed: int, size: int) -> list[RolloutR
         for trainer in ranks
         for request in Windows.requests(cast(Any, SimpleNamespace(_trainer=trainer)), number)
     ]
+
+
+# --- versions of turns
+
+
+def _turns(case: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A trajectory between whose turns the weights are updated."""
+    after = next(
+        case[k] for k in ("update_after_turn", "updates_after", "update_after") if k in case
+    )
+    updates = Counter(after if isinstance(after, list) else [after])
+    renderer = kit.CharRenderer()
+    engine = _UpdatedBetween(updates, lambda call: f"{call.turn}", renderer)
+    player = kit.player_for(engine, renderer, lambda: kit.Sourced(_ENV, int(case["turns"])))
+    (output,) = asyncio.run(collect([kit.request()], player))
+    versions = [segment.policy_version for segment in output.sampled]
+    same = ("policy_versions", "weight_versions", "turn_versions", "versions")
+    return {
+        **dict.fromkeys(same, versions),
+        "distinct_versions": len({*versions}),
+        "versions_rise": versions == sorted(versions),
+        "policy_version": engine.policy_version,
+    }
+
+
+class _UpdatedBetween(kit.CallableEngine):  # type: ignore[misc, name-defined]
+    """Gets new weights as soon as certain turns, from 0, were sampled."""
+
+    def __init__(self, updates: Counter[int], policy: Any, renderer: Any) -> None:
+        super().__init__(
+            policy, encode=renderer.encode, decode=renderer.decode, stop_token_id=kit.END
+        )
+        self._updates = updates
+
+    async def generate(self, prompt_ids: Any, sampling: Any, *, session: str) -> Any:
+        turn = self._turns[session]
+        generation = await super().generate(prompt_ids, sampling, session=session)
+        for _ in range(self._updates[turn]):
+            await self.update_weights()
+        return generation

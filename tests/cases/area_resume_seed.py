@@ -18,6 +18,7 @@ from agentgym.rollout.state import Trajectory
 from agentgym.trajectory import RolloutOutput
 
 kit = importlib.import_module("agentgym_cases_loop_kit")
+choice_kit = importlib.import_module("agentgym_cases_choice_kit")
 repeat_kit = importlib.import_module("agentgym_cases_repeat_kit")
 resume_kit = importlib.import_module("agentgym_cases_resume_kit")
 
@@ -41,6 +42,8 @@ def run(case: Mapping[str, Any]) -> Mapping[str, Any]:
         return _growth(case)
     if "n_rollouts" in case:
         return repeat_kit.repeated(case)
+    if "checkpoints" in case:
+        return choice_kit.chosen(case)
     if "dataset" in case or "dataset_size" in case:
         return _order(case)
     return _state(case)
@@ -71,7 +74,7 @@ def _order(case: Mapping[str, Any]) -> dict[str, Any]:
         for number, steps in enumerate(parts):
             if number:
                 _between(case, again)
-            again.go(steps, save_every=case.get("save_every", 0))
+            again.go(steps, save_every=_save_every(case))
         whole = resume_kit.Run(folder / "whole", rows=rows, settings=again.settings)
         whole.go(again.step)
     return {**_of_order(whole, again, rows), **_of_ends(again)}
@@ -161,9 +164,24 @@ def _difference(whole: Any, again: Any) -> float:
 
 
 def _parts(case: Mapping[str, Any]) -> list[int]:
-    """Optimizer steps of each part."""
-    resumed = case["resume_for"]
-    return [case["run"], *(resumed if isinstance(resumed, list) else [resumed])]
+    """Optimizer steps of each part; a run may be told to end at a step instead."""
+    run = _first(case, "run", "crash_at", "crash_at_step", "kill_at")
+    total = _first(case, "total_steps", "max_steps", "steps")
+    if total is None:
+        resumed = case["resume_for"]
+        return [run, *(resumed if isinstance(resumed, list) else [resumed])]
+    every = _save_every(case)
+    return [run, total - (run // every * every if every else run)]
+
+
+def _save_every(case: Mapping[str, Any]) -> int:
+    every: int = _first(case, "save_every", "save_steps", "checkpoint_every") or 0
+    return every
+
+
+def _first(case: Mapping[str, Any], *names: str) -> Any:
+    """What a case gives under one of these names."""
+    return next((case[name] for name in names if name in case), None)
 
 
 def _numbers(text: Any) -> list[int]:

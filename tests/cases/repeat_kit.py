@@ -84,7 +84,8 @@ def repeated(case: Mapping[str, Any]) -> dict[str, Any]:
     ]
     others += [played({**given, "concurrency": n}) for n in case.get("concurrencies", ())]
     runs = [first, second, *others]
-    seeds = first["sampling_seeds"]
+    seeds, requests = first["sampling_seeds"], _requests(case)
+    groups = {request.group_id: request.seed for request in requests}
     return {
         "trajectories_equal": all(run["trajectories"] == first["trajectories"] for run in runs),
         "rewards_equal": all(run["rewards"] == first["rewards"] for run in runs),
@@ -92,6 +93,8 @@ def repeated(case: Mapping[str, Any]) -> dict[str, Any]:
         "members_differ": len({str(t) for t in first["trajectories"]}) > 1,
         "completion_orders": len({tuple(run["ended"]) for run in runs}),
         "sampling_seeds_distinct": len({*seeds}) == len(seeds),
+        "env_seeds_equal_in_group": all(r.seed == groups[r.group_id] for r in requests),
+        "env_seeds_differ_across_groups": len({*groups.values()}) == len(groups),
         "num_failed": sum(reward is None for reward in first["rewards"]),
         "eval_seeds_disjoint": not {*seeds} & {*_played_seeds({**given, "split": "eval"})},
         "other_seed_differs": played({**given, "seed": case.get("seed", 0) + 1})["trajectories"]
