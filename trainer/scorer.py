@@ -1,14 +1,17 @@
 """Log-probabilities without gradient: of the policy that played a window, and of the reference."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from trl.trainer.utils import use_adapter
 
+from agentgym.engines.base import refuse_unknown_ids
 from agentgym.trainer.logprobs import TokenLogprobs
 from agentgym.trainer.packing import PackedBatch
 from agentgym.trainer.window import Window
+from agentgym.trajectory import RolloutOutput
 
 if TYPE_CHECKING:
     from agentgym.trainer.grpo import AgentGRPOTrainer
@@ -28,8 +31,23 @@ class Scorer:
                 batch = micro.batch.to(device)
                 micro.old_logprobs = self._without_grad(self._trainer.policy, batch).logprobs
 
+    def refuse_unknown(self, outputs: Iterable[RolloutOutput]) -> None:
+        """Hold what was sampled against the policy, which fails at ids that it does not know.
+
+        Raises:
+            EngineError: the engine gave one.
+        """
+        for output in outputs:
+            for segment in output.sampled:
+                refuse_unknown_ids(output.request_id, segment.ids, self._vocabulary)
+
     def policy(self, batch: PackedBatch) -> TokenLogprobs:
-        """Under the policy as it is now."""
+        """Under the policy as it is now.
+
+        Raises:
+            EngineError: it does not know an id.
+        """
+        refuse_unknown_ids("a turn", batch.input_ids.flatten().tolist(), self._vocabulary)
         return self._without_grad(self._trainer.policy, batch)
 
     def reference(self, batch: PackedBatch) -> TokenLogprobs:
@@ -40,6 +58,10 @@ class Scorer:
         policy = trainer.accelerator.unwrap_model(trainer.model)
         with use_adapter(policy, adapter_name="ref" if "ref" in policy.peft_config else None):
             return self._without_grad(trainer.policy, batch)
+
+    @property
+    def _vocabulary(self) -> int:
+        return int(self._trainer.policy.config.get_text_config().vocab_size)
 
     def _without_grad(self, model: nn.Module, batch: PackedBatch) -> TokenLogprobs:
         with torch.no_grad():

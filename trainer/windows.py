@@ -71,13 +71,15 @@ class Windows:
         """A window under the current weights."""
         trainer = self._trainer
         self.sync()
-        return trainer.stage.window(
+        played = trainer.stage.window(
             number,
             trainer,
             trainer.ranks,
             num_windows=trainer.state.max_steps // trainer.args.steps_per_window,
             requests_of=self.requests,
         )
+        trainer.ranks.together(lambda: self._scorer.refuse_unknown(played.outputs))
+        return played
 
     def sync(self) -> None:
         """Bring the engine to the current weights; collective, within a session of the stage."""

@@ -208,6 +208,16 @@ class TestAge:
         with pytest.raises(EngineError, match=r"version"):
             trainer.train()
 
+    @pytest.mark.parametrize("probe_every", [0, 1])
+    def test_an_engine_that_gives_unknown_tokens_stops_the_run(
+        self, make_trainer: MakeTrainer, probe_every: int
+    ):
+        """The model would fail at them: with a trace, and on a GPU for good."""
+        engine = OwnWeights(lambda call: [1 << 20, 10])
+        trainer = make_trainer({"engine": engine}, max_steps=1, probe_every=probe_every)
+        with pytest.raises(EngineError, match="holds token id 1048576; the model knows 0 to"):
+            trainer.train()
+
 
 class TestEnds:
     """Each leaves no env (see conftest), no thread and no window on its way."""
