@@ -115,11 +115,7 @@ class Prober:
         if not due:
             return None
         samples = ranks.together(lambda: self._sample(engine, loop, temperature))
-        theirs = engine.dtype() if isinstance(engine, KnowsDtype) else self._dtype
-        with self._as_coarse_as(theirs):
-            difference = Difference.of([self._gaps(sample) for sample in samples])
-        ranks.together(lambda: self._refuse(difference, theirs))
-        return difference
+        return ranks.together(lambda: self._compare(engine, samples))
 
     def _sample(self, engine: Engine, loop: LoopThread, temperature: float) -> list[Sample]:
         prompt = self._renderer.render([Message(role="user", content=_QUESTION)], ())
@@ -141,6 +137,13 @@ class Prober:
             )
             for index, turn in enumerate(turns)
         ]
+
+    def _compare(self, engine: Engine, samples: Sequence[Sample]) -> Difference:
+        theirs = engine.dtype() if isinstance(engine, KnowsDtype) else self._dtype
+        with self._as_coarse_as(theirs):
+            found = Difference.of([self._gaps(sample) for sample in samples])
+        self._refuse(found, theirs)
+        return found
 
     def _gaps(self, sample: Sample) -> torch.Tensor:
         """[T] nats, by sampled token."""

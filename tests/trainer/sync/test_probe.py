@@ -4,20 +4,27 @@ import copy
 import logging
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import torch
+from accelerate import Accelerator
 from peft import LoraConfig
 from staleness_kit import OwnWeights
 
 from agentgym.engines.transformers.copying import CopyEngine
 from agentgym.engines.weights import Weights
-from agentgym.errors import ConfigError, UsageError
+from agentgym.errors import ConfigError, EngineError, UsageError
+from agentgym.rendering import Renderer
+from agentgym.rollout.background import LoopThread
 from agentgym.trainer.grpo import AgentGRPOTrainer
-from agentgym.trainer.sync.probe import Difference
+from agentgym.trainer.logprobs import TokenLogprobs
+from agentgym.trainer.packing import PackedBatch
+from agentgym.trainer.ranks import Ranks
+from agentgym.trainer.sync.probe import Difference, Prober, ProbeSettings
 
 Make = Callable[..., AgentGRPOTrainer]
+T = TypeVar("T")
 
 
 class Stubborn(CopyEngine):
@@ -117,6 +124,34 @@ def test_a_turn_that_is_not_a_number_is_not_overlooked(order: tuple[int, int]):
 
     assert all(map(math.isnan, found))
     assert Difference.of([*turns[:1], torch.tensor([0.0, 0.4])]) == pytest.approx((0.4, 0.2))
+
+
+def test_what_one_process_cannot_score_is_told_to_the_others(
+    make_model: Callable[[], Any], chatty: Renderer, close: list[CopyEngine]
+):
+    """They would wait for its opinion for ever."""
+    told: list[str] = []
+
+    class Told(Ranks):
+        def together(self, work: Callable[[], T]) -> T:
+            try:
+                return work()
+            except EngineError as error:
+                told.append(str(error))
+                raise
+
+    def fail(batch: PackedBatch) -> TokenLogprobs:
+        raise EngineError("no such id")
+
+    engine, loop = CopyEngine(make_model()), LoopThread()
+    close.append(engine)
+    prober = Prober(
+        ProbeSettings(), renderer=chatty, score=fail, dtype="float32", device="cpu", padding=False
+    )
+    with pytest.raises(EngineError):
+        prober.after_update(engine, loop, Told(Accelerator(cpu=True)), temperature=1.0)
+    loop.close()
+    assert told == ["no such id"]
 
 
 def test_where_nothing_is_compared_nothing_is_found(make_trainer: Make, close: list[CopyEngine]):
