@@ -4,12 +4,19 @@ What a window plays follows from its number. The same number means other tasks w
 another size, so a checkpoint says how large they were.
 """
 
+import hashlib
 import json
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
 from agentgym.checkpoints import WINDOWS
 from agentgym.errors import ConfigError
+from agentgym.rollout.sampler import Tasks
+
+logger = logging.getLogger(__name__)
+
+_LOOKED_AT = 8
 
 
 class Geometry(NamedTuple):
@@ -25,6 +32,8 @@ class Geometry(NamedTuple):
     """Whether tasks come in another order in every pass; `None` where they have no end."""
     tasks: int | None = None
     """In one pass; `None` where they have no end."""
+    content: str | None = None
+    """Of the first tasks, as a checksum."""
 
     def save(self, folder: Path) -> None:
         """Write it into a checkpoint."""
@@ -49,10 +58,24 @@ class Geometry(NamedTuple):
             )
         if saved.seed is None:
             return
+        if saved.content is not None and saved.content != self.content:
+            logger.warning(
+                "the tasks are others than those that %r was made with: the run goes on with them "
+                "at the place where it was",
+                str(folder),
+            )
         for name, was in saved._asdict().items():
             now = self._asdict()[name]
-            if was != now:
+            if was != now and name != "content":
                 raise ConfigError(
                     f"{str(folder)!r} was made with {name}={was}, this run has {name}={now}: it "
                     "would not go on as that one; resume with the same, or begin a new run"
                 )
+
+
+def content_of(tasks: Tasks) -> str | None:
+    """A checksum of the first tasks of a set that has an end."""
+    if tasks.size is None:
+        return None
+    first = [tasks[index].model_dump_json() for index in range(min(tasks.size, _LOOKED_AT))]
+    return hashlib.sha256("\n".join(first).encode()).hexdigest()[:16]

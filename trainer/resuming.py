@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from agentgym.checkpoints import flaw_of, newest_checkpoint
 from agentgym.errors import ConfigError
-from agentgym.trainer.geometry import Geometry
+from agentgym.trainer.geometry import Geometry, content_of
 
 if TYPE_CHECKING:
     from agentgym.trainer.grpo import AgentGRPOTrainer
@@ -71,4 +71,5 @@ class OwnState:
             seed=args.seed,
             shuffled=None if num_tasks is None else sampler.shuffle,
             tasks=num_tasks,
+            content=content_of(sampler.tasks),
         )

@@ -1,11 +1,13 @@
 """What a checkpoint says about the windows it was made with."""
 
+import logging
 from pathlib import Path
 
 import pytest
 
+from agentgym.envs import TaskSet
 from agentgym.errors import ConfigError
-from agentgym.trainer.geometry import Geometry
+from agentgym.trainer.geometry import Geometry, content_of
 
 ENDLESS = Geometry(groups=4, steps=1, seed=0, shuffled=None, tasks=None)
 
@@ -24,3 +26,20 @@ def test_what_an_earlier_version_did_not_say_is_not_held_against_a_run(tmp_path:
     ENDLESS._replace(seed=7, tasks=5).refuse_other(tmp_path)
     with pytest.raises(ConfigError, match="4 groups"):
         ENDLESS._replace(groups=8).refuse_other(tmp_path)
+
+
+def test_as_many_tasks_that_are_others_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A data set that was put in another's place, or was mended."""
+    known, same, other = (
+        ENDLESS._replace(tasks=2, content=content_of(TaskSet.from_rows([{"q": q} for q in rows])))
+        for rows in ("ab", "ab", "ac")
+    )
+    known.save(tmp_path)
+
+    with caplog.at_level(logging.WARNING):
+        same.refuse_other(tmp_path)
+        assert not caplog.text
+        other.refuse_other(tmp_path)
+    assert "the tasks are others than those" in caplog.text
