@@ -18,6 +18,7 @@ from agentgym.engines.vllm.adapter_files import write_adapter
 from agentgym.engines.vllm.fleet import Server, on_all, outcomes
 from agentgym.engines.vllm.health import HOW_TO_START
 from agentgym.engines.vllm.policy import Policy
+from agentgym.engines.vllm.replies import FIRST_LABEL
 from agentgym.engines.vllm.settings import VllmServers
 from agentgym.engines.weights import Weights
 from agentgym.errors import ConfigError, EngineError, WrongServerError
@@ -61,10 +62,11 @@ class Adapters:
         """Load an adapter into every server and sample with it from now on.
 
         Raises:
-            ConfigError: it is none for the servers' model, or they take none.
+            ConfigError: it is none for the servers' model or their weights, or they take none.
             EngineError: not every server has it, or one has another under its name; turns go on
                 with the one before.
         """
+        self._refuse_leftovers()
         name = self.name_of(weights.version)
         limit_s = self._settings.deadlines.update_s
         await on_all(self._servers, lambda server: self._refuse_taken(server, name))
@@ -112,6 +114,16 @@ class Adapters:
         finally:
             worker.stop()
         return folder
+
+    def _refuse_leftovers(self) -> None:
+        """An adapter is for the model's own weights, or for what this run sent before it."""
+        found, *sent = self._policy.labels
+        if not sent and found != FIRST_LABEL:
+            raise WrongServerError(
+                f"{', '.join(self._settings.urls)} has weights of version {found} from another "
+                "run, and an adapter is for those of the model: start it again, or send whole "
+                "weights (sync_kind='full')"
+            )
 
     async def _refuse_taken(self, server: Server, name: str) -> None:
         if name in await loaded_names(server, self._settings.deadlines.resume_s):

@@ -16,7 +16,7 @@ from vllm_protocol_kit import (
 )
 
 from agentgym.engines.weights import WeightsLostError
-from agentgym.errors import ConfigError, EngineError
+from agentgym.errors import ConfigError, EngineError, WrongServerError
 
 __all__ = ["fake"]
 LORA = {"r": 8, "target_modules": {"q_proj"}}
@@ -108,3 +108,15 @@ async def test_an_adapters_name_that_is_taken_is_refused(fake: FakeVllm) -> None
             await engine.update_weights(TestWeights(1, kind="lora", lora_config=LORA))
 
     assert fake.adapters == {name: "/of/somebody/else"}
+
+
+async def test_an_adapter_is_not_put_on_weights_that_an_earlier_run_has_left(
+    fake: FakeVllm,
+) -> None:
+    """It was made for those of the model; the probe would find it, and could not say why."""
+    fake.label = "7"
+    async with engine_over(fake) as engine:
+        with pytest.raises(WrongServerError, match=f"{fake.url} has weights of version 7.*again"):
+            await engine.update_weights(TestWeights(8, kind="lora", lora_config=LORA))
+
+    assert not fake.adapters
