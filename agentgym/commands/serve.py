@@ -6,6 +6,7 @@ when it is ready, and takes it down with itself.
 
 import os
 import secrets
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -58,7 +59,7 @@ class ServeConfig(Config):
     transfer: Literal["auto", "shm", "gloo", "nccl"] = "auto"
     """How a trainer's weights come: shm within this machine, gloo over networks, nccl from GPU to
     GPU; auto is shm if only this machine reaches --host, else nccl on a GPU and gloo without."""
-    lora_rank: int = Field(0, ge=0)
+    lora_rank: int = Field(0, ge=0, le=512)
     """Highest rank of LoRA adapters that a trainer may send; 0 = none."""
     threads: int | None = Field(None, ge=1)
     """Threads to compute with on a CPU. (default: one for each core)"""
@@ -76,6 +77,7 @@ def serve(settings: ServeConfig) -> int:
         raise MissingExtraError("agentgym serve", "vllm")
     if settings.transfer == "nccl":
         refuse_without_gpu()
+    _refuse_place(settings.vllm_args)
     key = _key(settings)
     refuse_taken_port(settings.host, settings.port)
     server = _server(settings, model)
@@ -86,6 +88,17 @@ def serve(settings: ServeConfig) -> int:
         timeout_s=settings.start_timeout,
     )
     return run_server(launch, ready=f"serving {model} at {launch.url}")
+
+
+def _refuse_place(words: Sequence[str]) -> None:
+    """Hold vLLM's words against what decides who reaches the server.
+
+    Raises:
+        ConfigError: one of them does.
+    """
+    wrong = next((word for word in words if word.partition("=")[0] in ("--host", "--port")), None)
+    if wrong is not None:
+        raise ConfigError(f"{wrong} after `--`: give it before, where it may need a key")
 
 
 def _embedded() -> str:

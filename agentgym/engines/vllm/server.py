@@ -13,7 +13,7 @@ from typing import Literal
 
 from agentgym.deadlines import together
 from agentgym.engines.base import Generation, Sampling
-from agentgym.engines.http import FailedCallError, JsonClient
+from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError
 from agentgym.engines.promises import is_about_a_constraint
 from agentgym.engines.vllm.adapters import Adapters, loaded_names
 from agentgym.engines.vllm.fleet import Server, coarsest, on_all
@@ -285,14 +285,19 @@ async def _arrived(
     clock = asyncio.get_running_loop().time
     ends = clock() + patience_s
     while True:
-        label = await label_of(server.client, patience_s)
-        if label == str(version):
-            return "full"
-        if adapter in await loaded_names(server, patience_s):
-            return "lora"
-        if clock() > ends:
-            raise EngineError(
-                f"{server.url} has the weights {label!r}, not version {version}: it was "
-                "restarted, or the update has not reached it"
-            )
+        try:
+            label = await label_of(server.client, patience_s)
+            if label == str(version):
+                return "full"
+            if adapter in await loaded_names(server, patience_s):
+                return "lora"
+        except UnreachableError:
+            if clock() > ends:
+                raise
+        else:
+            if clock() > ends:
+                raise EngineError(
+                    f"{server.url} has the weights {label!r}, not version {version}: it was "
+                    "restarted, or the update has not reached it"
+                )
         await asyncio.sleep(_FOLLOW_STEP_S)

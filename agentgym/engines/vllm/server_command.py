@@ -45,7 +45,7 @@ class ServerSettings:
     lora_rank: int = 0
     """Highest rank of adapters that the server takes; 0 = none."""
     extra: tuple[str, ...] = ()
-    """Arguments of vLLM's server, last."""
+    """Arguments of vLLM's server; they stand against all of ours but host and port."""
 
 
 def server_argv(settings: ServerSettings) -> list[str]:
@@ -53,8 +53,6 @@ def server_argv(settings: ServerSettings) -> list[str]:
     backend = settings.backend or _backend_for(settings)
     options: dict[str, object] = {
         "--model": settings.model,
-        "--host": settings.host,
-        "--port": settings.port,
         "--dtype": settings.dtype,
         "--generation-config": "vllm",
         "--logprobs-mode": "processed_logprobs",
@@ -79,7 +77,9 @@ def server_argv(settings: ServerSettings) -> list[str]:
         flags.append("--enable-lora")
     given = [text for name, v in options.items() if v is not None for text in (name, str(v))]
     module = "vllm.entrypoints.openai.api_server"
-    return [sys.executable, "-m", module, *given, *flags, *settings.extra]
+    # Last, so that no word of `extra` opens to others what is guarded for loopback.
+    place = ["--host", settings.host, "--port", str(settings.port)]
+    return [sys.executable, "-m", module, *given, *flags, *settings.extra, *place]
 
 
 def highest_lora_rank(rank: int) -> int:

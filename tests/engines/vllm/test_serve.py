@@ -66,6 +66,8 @@ def test_words_after_the_dashes_are_vllms() -> None:
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
         ),
         (["--key-file", "/no/such/folder/key"], "--key-file '/no/such/folder/key'"),
+        (["--", "--host", "0.0.0.0"], "--host after `--`"),
+        (["--", "--port=1"], "--port=1 after `--`"),
     ],
 )
 def test_what_cannot_be_served_is_refused_in_one_line(
@@ -124,6 +126,13 @@ def test_adapters_of_any_rank_fit(rank: int, highest: str) -> None:
     argv = server_argv(ServerSettings(model="m", lora_rank=rank))
 
     assert argv[argv.index("--max-lora-rank") + 1] == highest
+
+
+def test_no_word_of_the_users_opens_the_server_to_others() -> None:
+    """Of two the last counts, and vLLM takes any beginning of an option for it."""
+    argv = server_argv(ServerSettings(model="m", port=9, extra=("--hos", "0.0.0.0")))
+
+    assert argv[-4:] == ["--host", "127.0.0.1", "--port", "9"]
 
 
 def test_a_server_that_is_told_its_cache_starts_on_a_gpu_that_others_use() -> None:

@@ -89,6 +89,7 @@ async def test_weights_that_another_process_brought_make_a_server_whole(fake: Fa
         with pytest.raises(WeightsLostError):
             await ask(engine)
         fake.label = "2"
+        fake.faults["/weight_info"].append(cut)
         await engine.follow(2)
         fake.faults[GENERATE].append(status(503, "busy"))
         turn = await ask(engine)
