@@ -26,7 +26,9 @@ from agentgym.engines.base import Engine
 from agentgym.errors import ConfigError
 from agentgym.progress import Progress, duration, progress_for
 from agentgym.rollout.game import game_of
+from agentgym.rollout.referee import scheduler_for
 from agentgym.store import RunFolder, first_free, undo_folders
+from agentgym.trainer.factory import trainer_class
 from agentgym.trainer.tiny_policy import PATH as TINY_POLICY
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ def train(settings: TrainConfig) -> int:
         on_rewrite=resolved.on_history_rewrite,
         today=resolved.template_date,
     )
+    scheduler_for(resolved.scheduler, game, language.renderer)
     make_engine = engine_maker(resolved, language, max_tokens=resolved.max_tokens)
     is_main = rank() == 0
     console = Console(quiet=not is_main)
@@ -87,6 +90,7 @@ def _run(known: _Setting, progress: Progress) -> _Outcome:
     """Load, train."""
     progress.phase("loading")
     args = _trainer_args(known.settings)
+    trainer_class(known.settings.trainer)
     with closing(known.make_engine) as engine:
         return _run_with(engine, args, known, progress)
 

@@ -76,7 +76,12 @@ def _refusal(what: str, model: str, error: Exception) -> ConfigError:
 
 
 def refuse_missing_folder(model: str) -> None:
-    """Raise a `ConfigError` if `model` can only be a folder and is none: no hub needs be asked."""
+    """Raise a `ConfigError` if `model` is a folder without a model, or can only be one and is none.
+
+    No hub needs be asked for that.
+    """
+    if Path(model).is_dir() and not list(Path(model).glob("*config.json")):
+        raise ConfigError(f"the folder {model!r} holds no model: there is no config.json in it")
     looks_like_path = model.startswith((".", "/", "~")) or model.count("/") > 1 or not model
     if looks_like_path and not Path(model).is_dir():
         raise ConfigError(f"the model folder {model!r} does not exist")

@@ -71,7 +71,8 @@ class VllmServers:
             ConfigError: no server, or one twice.
         """
         if not self.urls or len({place_of(url) for url in self.urls}) != len(self.urls):
-            raise ConfigError(f"urls={list(self.urls)}: need one or more servers, each once")
+            given = ", ".join(self.urls) or "no server"
+            raise ConfigError(f"{given}: need one or more servers, each once")
         if self.concurrency < 1:
             raise ConfigError(f"concurrency={self.concurrency}: need at least 1")
 

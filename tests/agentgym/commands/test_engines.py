@@ -70,6 +70,8 @@ def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--server-url http://localhost:1 http://127.0.0.1:1/", "one or more servers, each once"),
         ("--server-url http://x:1 --server-key-variable NO_KEY_HERE", "NO_KEY_HERE: it is not set"),
         ("--server-url http://127.0.0.1:9 --server-timeout 0.3", "start one with `agentgym serve"),
+        ("--server-url http://127.0.0.1:9 --scheduler math_tip", "Did you mean 'math_tips'?"),
+        ("--model tests", "the folder 'tests' holds no model: there is no config.json in it"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(
