@@ -37,8 +37,12 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return [path for path in found if path.name.removeprefix(_PREFIX).isdecimal()]
 
 
-def newest_checkpoint(folder: Path) -> Path:
-    """The checkpoint of the highest step that a run can go on from; tells which are passed over.
+def newest_checkpoint(folder: Path, *, quiet: bool = False) -> Path:
+    """The checkpoint of the highest step that a run can go on from.
+
+    Args:
+        folder: of all checkpoints.
+        quiet: do not tell which are passed over, and why.
 
     Raises:
         ConfigError: there is none.
@@ -47,7 +51,7 @@ def newest_checkpoint(folder: Path) -> Path:
     for path in sorted(checkpoints_in(folder), key=step_of, reverse=True):
         flaw = flaw_of(path)
         if flaw is None:
-            if flaws:
+            if flaws and not quiet:
                 logger.warning("resuming from %s: %s", path.name, "; ".join(flaws))
             return path
         flaws.append(f"{path.name} {flaw}")

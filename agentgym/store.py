@@ -190,13 +190,13 @@ class RunFolder:
             self.checkpoints.mkdir(exist_ok=True)
         write_atomically(self.config, config_yaml.encode())
 
-    def newest_checkpoint(self) -> Path:
-        """The checkpoint to resume from.
+    def newest_checkpoint(self, *, quiet: bool = False) -> Path:
+        """The checkpoint to resume from; see `agentgym.checkpoints`.
 
         Raises:
             ConfigError: there is none.
         """
-        return newest_checkpoint(self.checkpoints)
+        return newest_checkpoint(self.checkpoints, quiet=quiet)
 
     @property
     def _is_unstarted(self) -> bool:

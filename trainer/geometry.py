@@ -6,15 +6,12 @@ another size, so a checkpoint says how large they were.
 
 import hashlib
 import json
-import logging
 from pathlib import Path
 from typing import NamedTuple
 
 from agentgym.checkpoints import WINDOWS
 from agentgym.errors import ConfigError
 from agentgym.rollout.sampler import Tasks
-
-logger = logging.getLogger(__name__)
 
 _LOOKED_AT = 8
 
@@ -45,10 +42,9 @@ class Geometry(NamedTuple):
         Raises:
             ConfigError: they differ.
         """
-        path = folder / WINDOWS
-        if not path.exists():
+        saved = _saved(folder)
+        if saved is None:
             return
-        saved = Geometry(**json.loads(path.read_text(encoding="utf-8")))
         if saved[:2] != self[:2]:
             raise ConfigError(
                 f"{str(folder)!r} was made with {saved.groups} groups per window of {saved.steps} "
@@ -58,12 +54,6 @@ class Geometry(NamedTuple):
             )
         if saved.seed is None:
             return
-        if saved.content is not None and saved.content != self.content:
-            logger.warning(
-                "the tasks are others than those that %r was made with: the run goes on with them "
-                "at the place where it was",
-                str(folder),
-            )
         for name, was in saved._asdict().items():
             now = self._asdict()[name]
             if was != now and name != "content":
@@ -71,6 +61,17 @@ class Geometry(NamedTuple):
                     f"{str(folder)!r} was made with {name}={was}, this run has {name}={now}: it "
                     "would not go on as that one; resume with the same, or begin a new run"
                 )
+
+    def has_other_tasks(self, folder: Path) -> bool:
+        """Whether a checkpoint was made with as many tasks that are others."""
+        saved = _saved(folder)
+        return saved is not None and saved.content not in (None, self.content)
+
+
+def _saved(folder: Path) -> Geometry | None:
+    """That of a checkpoint."""
+    path = folder / WINDOWS
+    return Geometry(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def content_of(tasks: Tasks) -> str | None:

@@ -1,5 +1,6 @@
 """From which checkpoint a trainer goes on, from which it cannot, and what is ours in it."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ from agentgym.trainer.geometry import Geometry, content_of
 
 if TYPE_CHECKING:
     from agentgym.trainer.grpo import AgentGRPOTrainer
+
+logger = logging.getLogger(__name__)
 
 
 def checkpoint_of(given: str | bool | None, output_dir: str | None) -> str | None:
@@ -57,6 +60,12 @@ class OwnState:
         trainer = self._trainer
         refuse_flawed(checkpoint)
         self._geometry.refuse_other(checkpoint)
+        if trainer.ranks.index == 0 and self._geometry.has_other_tasks(checkpoint):
+            logger.warning(
+                "the tasks are others than those that %r was made with: the run goes on with them "
+                "at the place where it was",
+                str(checkpoint),
+            )
         trainer.engine_sync.load(checkpoint)
         if trainer.curriculum is not None:
             trainer.curriculum.load(checkpoint)

@@ -46,7 +46,7 @@ def train(settings: TrainConfig) -> int:
     settings.load_plugins()
     resolved = settings.resolved()
     folder = RunFolder(resolved.folder)
-    checkpoint = folder.newest_checkpoint() if settings.resume else None
+    checkpoint = folder.newest_checkpoint(quiet=rank() > 0) if settings.resume else None
     if checkpoint is None:
         folder.refuse_unusable()
     game = game_of(resolved.env, resolved.env_args)

@@ -3,11 +3,13 @@
 import asyncio
 import gc
 import importlib
+import logging
 import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +71,7 @@ def _order(case: Mapping[str, Any]) -> dict[str, Any]:
     """Which tasks the optimizer steps see, in one go and in parts."""
     rows = case.get("dataset") or list(range(case["dataset_size"]))
     settings, parts = _settings(case), _parts(case)
-    with resume_kit.folder() as folder:
+    with resume_kit.folder() as folder, _listening() as told:
         again = resume_kit.Run(folder / "parts", rows=rows, settings=settings)
         for number, steps in enumerate(parts):
             if number:
@@ -77,7 +79,21 @@ def _order(case: Mapping[str, Any]) -> dict[str, Any]:
             again.go(steps, save_every=_save_every(case))
         whole = resume_kit.Run(folder / "whole", rows=rows, settings=again.settings)
         whole.go(again.step)
-    return {**_of_order(whole, again, rows), **_of_ends(again)}
+    return {**_of_order(whole, again, rows), **_of_ends(again), "told": "\n".join(told)}
+
+
+@contextmanager
+def _listening() -> Iterator[list[str]]:
+    """What the product warns of."""
+    told: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("agentgym")
+    logger.addHandler(handler)
+    try:
+        yield told
+    finally:
+        logger.removeHandler(handler)
 
 
 def _of_order(whole: Any, again: Any, rows: Sequence[Any]) -> dict[str, Any]:
