@@ -22,7 +22,7 @@ PATIENCE = timedelta(days=7)
 """How long a rank waits for the others' envs; the episode timeout is what bounds it."""
 
 _meetings = itertools.count(1)
-"""Of this process, whatever was trained before: what was told at one stays in the store."""
+"""Of this process, whatever was trained before: what was told last is still in the store."""
 
 
 class Ranks:
@@ -83,9 +83,13 @@ class Ranks:
         _store().set(f"agentgym/{meeting}/{self.index}", outcome)
 
     def _hear(self, meeting: int) -> list[str]:
-        """What every rank told at a meeting, once all of them have."""
+        """What every rank told at a meeting, once all of them have.
+
+        Then all have heard what was told at the one before, and this rank's part of it can go.
+        """
         names = [f"agentgym/{meeting}/{rank}" for rank in range(self.count)]
         _store().wait(names, PATIENCE)
+        _store().delete_key(f"agentgym/{meeting - 1}/{self.index}")
         return [_store().get(name).decode() for name in names]
 
 
