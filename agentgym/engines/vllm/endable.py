@@ -25,6 +25,10 @@ class Endable(Generic[T]):
         self._failure = self._failure or failure
         self._task.cancel()
 
+    async def over(self) -> None:
+        """Wait for its last act; to be called on its event loop."""
+        await asyncio.wait({self._task})
+
     async def result(self) -> T:
         """Of the work, which is cancelled with whoever waits for it.
 

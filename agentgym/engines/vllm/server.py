@@ -16,6 +16,7 @@ from agentgym.engines.base import Generation, Sampling
 from agentgym.engines.http import FailedCallError, JsonClient, UnreachableError
 from agentgym.engines.promises import is_about_a_constraint
 from agentgym.engines.vllm.adapters import Adapters, loaded_names
+from agentgym.engines.vllm.endable import Endable
 from agentgym.engines.vllm.fleet import Server, coarsest, on_all
 from agentgym.engines.vllm.health import Facts, label_of, look
 from agentgym.engines.vllm.policy import Policy, version_of
@@ -64,7 +65,7 @@ class VllmServerEngine:
         self._looking = threading.Lock()
         self._looked: tuple[float, AgentGymError | None] = (-math.inf, None)
         """When the last look ended, and how it failed."""
-        self._is_updating = False
+        self._update: Endable[None] | None = None
         self._is_closed = False
 
     @property
@@ -161,16 +162,19 @@ class VllmServerEngine:
         self._refuse_closed()
         if weights is None:
             raise ConfigError("vLLM servers keep weights of their own: hand over the new ones")
-        if self._is_updating:
+        if self._update is not None:
             raise EngineError("the weights are being updated already")
-        self._is_updating = True
+        self._update = Endable(self._pushed(weights))
         try:
-            await self.connect()
-            await (self._adapters if weights.kind == "lora" else self._updater).push(weights)
-            self._router.wake()
+            await self._update.result()
         finally:
-            self._is_updating = False
+            self._update = None
         return self.policy_version
+
+    async def _pushed(self, weights: Weights) -> None:
+        await self.connect()
+        await (self._adapters if weights.kind == "lora" else self._updater).push(weights)
+        self._router.wake()
 
     async def follow(self, version: int) -> None:
         """Another process has brought the servers to `version`; wait until all say so.
@@ -197,7 +201,11 @@ class VllmServerEngine:
     async def aclose(self) -> None:
         """End what runs, and leave the servers as they are; idempotent."""
         self._is_closed = True
-        self._turns.end(EngineError("the engine was closed"))
+        failure = EngineError("the engine was closed")
+        self._turns.end(failure)
+        if self._update is not None:
+            self._update.end(failure)
+            await self._update.over()
         await self._updater.aclose()
         await self._adapters.aclose()
         for server in self._servers:

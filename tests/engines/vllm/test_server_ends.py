@@ -6,7 +6,19 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from vllm_protocol_kit import SHORT, FakeVllm, Fault, ask, cut, engine_over, fake, hasty, status
+from vllm_protocol_kit import (
+    SHORT,
+    FakeVllm,
+    Fault,
+    TestWeights,
+    ask,
+    cut,
+    engine_over,
+    fake,
+    hasty,
+    silence,
+    status,
+)
 
 from agentgym.engines.vllm.endable import Endable
 from agentgym.engines.weights import WeightsLostError
@@ -36,6 +48,29 @@ async def test_a_closed_engine_asks_nobody_again(fake: FakeVllm, faults: dict[st
 
     assert waited < 0.5
     assert len(fake.seen) == num
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/pause", "/update_weights"])
+async def test_an_update_ends_with_its_engine(fake: FakeVllm, path: str) -> None:
+    """At whatever step; the server goes on with what it had."""
+    reached = asyncio.Event()
+
+    async def deaf(request: web.Request) -> web.StreamResponse:
+        reached.set()
+        return await silence(request)
+
+    async with engine_over(fake) as engine:
+        fake.always[path] = deaf
+        update = asyncio.create_task(engine.update_weights(TestWeights(1)))
+        await asyncio.wait_for(reached.wait(), 5)
+        await engine.aclose()
+        num = len(fake.seen)
+        with pytest.raises(EngineError, match="the engine was closed"):
+            await update
+        await asyncio.sleep(0.1)
+
+    assert len(fake.seen) == num
+    assert (fake.label, fake.is_paused) == ("default", False)
 
 
 async def test_an_engine_that_is_closed_while_it_looks_samples_nothing(fake: FakeVllm) -> None:
