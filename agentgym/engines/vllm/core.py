@@ -61,6 +61,8 @@ class VllmCore:
         self._running: dict[str, Turn] = {}
         self._num_turns = 0
         self._adapters = LoadedAdapters(engine)
+        self._has_failed = False
+        """At its last step."""
         self._trouble: str | None = None
         """Why nothing can be sampled any more."""
 
@@ -231,7 +233,16 @@ class VllmCore:
         self._running[key] = turn
 
     def _sample(self) -> list[Turn]:
-        outputs = self._engine.step()
+        try:
+            with boundary(EngineError, "vLLM failed"):
+                outputs = self._engine.step()
+        except AgentGymError as error:
+            if self._has_failed:  # turns that had ended before would be a biased part of a window
+                self._trouble = f"{error}, twice in a row; make a new engine"
+                return self._given_up(self._trouble)
+            self._has_failed = True
+            raise
+        self._has_failed = False
         self.stats.decode_steps += 1
         finished = []
         for output in outputs:

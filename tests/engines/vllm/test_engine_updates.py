@@ -204,6 +204,25 @@ async def test_an_adapter_alone_is_the_policy(local: Local) -> None:
     assert not folders[0].exists()
 
 
+async def test_steps_that_fail_twice_in_a_row_end_all_sampling(
+    local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a window would be trained on what had ended before: the shortest trajectories."""
+
+    def fail() -> None:
+        raise RuntimeError("illegal memory access")
+
+    core = local.engine._core
+    for kinds in ([EngineError], [EngineError, OutageError, OutageError]):
+        with monkeypatch.context() as broken:
+            broken.setattr(core._engine, "step", fail)
+            for kind in kinds:
+                with pytest.raises(kind, match="illegal memory access"):
+                    await local.ask(PROMPT)
+        core._trouble = None  # for the tests that share it
+        assert local.error(PROMPT, await local.ask(PROMPT)) < EXACT
+
+
 async def test_an_adapter_that_is_not_finite_leaves_no_file(
     local: Local, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
