@@ -129,7 +129,8 @@ def _server(settings: ServeConfig, model: str) -> ServerSettings:
 
 def _dtype(settings: ServeConfig, model: str) -> str:
     """vLLM's own `auto` computes in 16 bits what is stored in 32."""
-    return stored_dtype(model) or "auto" if settings.dtype == "auto" else settings.dtype
+    stored = stored_dtype(model)
+    return stored or "auto" if settings.dtype == "auto" else settings.dtype
 
 
 def _key(settings: ServeConfig) -> str | None:

@@ -59,15 +59,33 @@ def load_model(model: str, dtype: str) -> Any:
 
 
 def stored_dtype(model: str) -> str | None:
-    """What a model's folder says its weights are in, as in `torch.float32`, without the `torch.`.
+    """What a model says its weights are in, as in `torch.float32`, without the `torch.`.
 
     Args:
-        model: folder, or hub id, of which nothing is known here.
+        model: folder or hub id.
+
+    Raises:
+        ConfigError: there is no such model.
     """
-    path = Path(model) / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    config = _config_of(model)
     found = config.get("dtype") or config.get("torch_dtype")
     return None if found is None else str(found)
+
+
+def _config_of(model: str) -> dict[str, Any]:
+    """What `config.json` says; nothing, of a folder without one."""
+    path = Path(model) / "config.json"
+    if Path(model).is_dir() and not path.is_file():
+        return {}
+    if path.is_file():
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return config
+    from transformers import PreTrainedConfig
+
+    try:
+        return dict(PreTrainedConfig.get_config_dict(model)[0])
+    except (OSError, ValueError) as error:
+        raise _refusal("configuration", model, error) from error
 
 
 def _refusal(what: str, model: str, error: Exception) -> ConfigError:

@@ -66,6 +66,8 @@ def test_words_after_the_dashes_are_vllms() -> None:
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
         ),
         (["--key-file", "/no/such/folder/key"], "--key-file '/no/such/folder/key'"),
+        (["--model", "no model"], "cannot load a configuration from 'no model'"),
+        (["--lora-rank", "513"], "--lora-rank 513: should be less than or equal to 512"),
         (["--", "--host", "0.0.0.0"], "--host after `--`"),
         (["--", "--port=1"], "--port=1 after `--`"),
     ],
