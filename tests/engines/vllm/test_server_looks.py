@@ -105,7 +105,7 @@ async def test_no_server_is_one_error_in_time() -> None:
 
 @pytest.mark.parametrize("settings", [{"urls": ()}, {"urls": ("a", "a")}, {"concurrency": 0}])
 def test_settings_out_of_range_are_named(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="each once|concurrency="):
+    with pytest.raises(ConfigError, match=r"each once|concurrency="):
         VllmServers(**{"urls": ("http://127.0.0.1:1",), **settings})
 
 
