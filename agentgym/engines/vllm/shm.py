@@ -31,7 +31,8 @@ class ShmSender:
     def __init__(self) -> None:
         parent = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
         remove_leftovers(parent)
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+        with boundary(EngineError, f"cannot put weights into {parent}"):
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
         self._numbers = count()
         self._close = weakref.finalize(self, _give_back, self._folder, _held(self._folder))
 

@@ -131,6 +131,15 @@ def test_what_a_killed_trainer_left_is_removed(tmp_path: Path) -> None:
     assert (dead.exists(), alive.exists()) == (False, True)
 
 
+def test_memory_that_takes_no_folder_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("agentgym.engines.vllm.shm._MEMORY", tmp_path / "file")
+    with pytest.raises(EngineError, match=r"cannot put weights into .*file"):
+        ShmSender()
+
+
 def test_a_trainer_in_another_container_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers may share the memory, and do not see each other's processes."""
     with monkeypatch.context() as elsewhere:
