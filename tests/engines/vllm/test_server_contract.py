@@ -236,6 +236,7 @@ async def test_weights_of_another_model_are_refused_and_the_old_ones_serve(bench
 async def test_an_adapter_is_the_policy(bench: Bench) -> None:
     """Its logprobs are PEFT's; a turn that began with the one before ends with it."""
     prompt, base = prompt_of(9), bench.model
+    await bench.update(base)  # an adapter is not put on what an earlier run has left
     tuned = [adapted(base, seed=seed) for seed in range(2)]
     first = await bench.engine.update_weights(adapter_weights(tuned[0]))
     turn = asyncio.create_task(bench.ask(prompt, session="t", max_tokens=150))
