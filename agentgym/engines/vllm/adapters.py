@@ -21,7 +21,7 @@ from agentgym.engines.vllm.policy import Policy
 from agentgym.engines.vllm.replies import FIRST_LABEL
 from agentgym.engines.vllm.settings import VllmServers
 from agentgym.engines.weights import Weights
-from agentgym.errors import ConfigError, EngineError, WrongServerError
+from agentgym.errors import ConfigError, EngineError, WrongServerError, boundary
 from agentgym.threads import Worker
 
 _LOAD, _UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
@@ -104,16 +104,20 @@ class Adapters:
             shutil.rmtree(folder, ignore_errors=True)
 
     async def _written(self, weights: Weights, name: str) -> Path:
-        if self._folder is None:
-            parent = self._settings.adapter_folder
-            self._folder = Path(tempfile.mkdtemp(prefix="agentgym-lora-", dir=parent))
-        folder = self._folder / name
         worker = Worker()
         try:
-            await worker.run(lambda: write_adapter(folder, weights))
+            with boundary(EngineError, f"cannot write the adapter {name} for the servers"):
+                folder = self._made_folder() / name
+                await worker.run(lambda: write_adapter(folder, weights))
         finally:
             worker.stop()
         return folder
+
+    def _made_folder(self) -> Path:
+        if self._folder is None:
+            parent = self._settings.adapter_folder
+            self._folder = Path(tempfile.mkdtemp(prefix="agentgym-lora-", dir=parent))
+        return self._folder
 
     def _refuse_leftovers(self) -> None:
         """An adapter is for the model's own weights, or for what this run sent before it."""

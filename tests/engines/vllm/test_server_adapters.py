@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from vllm_protocol_kit import (
@@ -37,6 +38,15 @@ async def test_an_adapter_is_named_in_the_turns_that_it_samples(fake: FakeVllm) 
     assert base.policy_version == 0
     assert not fake.adapters
     assert not fake.num("/pause")
+
+
+async def test_an_adapter_that_cannot_be_written_is_one_line(
+    fake: FakeVllm, tmp_path: Path
+) -> None:
+    async with engine_over(fake, adapter_folder=tmp_path / "gone") as engine:
+        with pytest.raises(EngineError, match=r"cannot write the adapter .* for the servers: "):
+            await engine.update_weights(TestWeights(1, kind="lora"))
+        await ask(engine)
 
 
 async def test_an_adapter_that_a_server_refuses_changes_nothing() -> None:
