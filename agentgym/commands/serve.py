@@ -36,8 +36,8 @@ _GIB = 1 << 30
 class ServeConfig(Config):
     """Serve a model with vLLM, for training and for rollouts.
 
-    Words after `--` go to vLLM's server as they are, such as `-- --tensor-parallel-size 2`; host and
-    port are given before.
+    Words after `--` go to vLLM's server as they are, such as `-- --tensor-parallel-size 2`;
+    host and port are given before.
     """
 
     passed_on = "vllm_args"
