@@ -13,7 +13,9 @@ from typing import Literal
 
 from agentgym.commands.engine_section import EngineSection
 from agentgym.commands.language import Language
+from agentgym.config import flag_of
 from agentgym.engines.base import Engine
+from agentgym.engines.loading import made_for, refuse_long_context
 from agentgym.errors import ConfigError, EngineError, MissingExtraError
 from agentgym.threads import run_coroutine
 
@@ -40,6 +42,7 @@ def engine_maker(
         case "transformers":
             return lambda: None
         case "vllm":
+            _refuse_short_context(settings, language, max_tokens)
             return _in_process(settings, language, dtype)
         case "vllm-server":
             return _over_servers(settings, language, max_tokens)
@@ -70,6 +73,16 @@ def closing(make_engine: MakeEngine) -> Iterator[Engine | None]:
     finally:
         if engine is not None:
             run_coroutine(engine.aclose())
+
+
+def _refuse_short_context(settings: EngineSection, language: Language, max_tokens: int) -> None:
+    refuse_long_context(language.name, settings.max_context)
+    room = settings.max_context or made_for(language.name)
+    if room is not None and max_tokens > room:
+        raise ConfigError(
+            f"{flag_of('max_tokens')} {max_tokens} is more than the {room} tokens of context that "
+            f"vLLM has for {language.name!r}: lower it"
+        )
 
 
 def _in_process(settings: EngineSection, language: Language, dtype: Dtype) -> MakeEngine:

@@ -16,7 +16,7 @@ from pydantic import Field
 from agentgym.addresses import http_url, is_loopback
 from agentgym.commands import Command
 from agentgym.config import Config
-from agentgym.engines.loading import refuse_missing_folder, stored_dtype
+from agentgym.engines.loading import refuse_long_context, refuse_missing_folder, stored_dtype
 from agentgym.engines.vllm.launching import Launch, run_server
 from agentgym.engines.vllm.nccl import refuse_without_gpu
 from agentgym.engines.vllm.ports import refuse_taken_port
@@ -74,6 +74,7 @@ def serve(settings: ServeConfig) -> int:
     """Serve until interrupted; the server's exit code."""
     model = settings.model or _embedded()
     refuse_missing_folder(model)
+    refuse_long_context(model, settings.max_context)
     if find_spec("vllm") is None:
         raise MissingExtraError("agentgym serve", "vllm")
     if settings.transfer == "nccl":

@@ -72,6 +72,34 @@ def stored_dtype(model: str) -> str | None:
     return None if found is None else str(found)
 
 
+def made_for(model: str) -> int | None:
+    """Tokens of context that a model was made for; `None` if it says nothing, or more than that.
+
+    Args:
+        model: folder or hub id.
+
+    Raises:
+        ConfigError: there is no such model.
+    """
+    config = _config_of(model)
+    config = config.get("text_config", config)
+    stretched = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if stretched.get("rope_type", stretched.get("type", "default")) != "default":
+        return None
+    limit = config.get("max_position_embeddings")
+    return limit if isinstance(limit, int) and limit > 0 else None
+
+
+def refuse_long_context(model: str, tokens: int | None) -> None:
+    """Raise a `ConfigError` if that is more context than a model was made for."""
+    limit = None if tokens is None else made_for(model)
+    if tokens is not None and limit is not None and tokens > limit:
+        raise ConfigError(
+            f"--max-context {tokens} is more than the {limit} tokens that {model!r} was made for: "
+            "lower it, or leave it out"
+        )
+
+
 def _config_of(model: str) -> dict[str, Any]:
     """What `config.json` says; nothing, of a folder without one."""
     path = Path(model) / "config.json"

@@ -67,6 +67,7 @@ def test_words_after_the_dashes_are_vllms() -> None:
         ),
         (["--key-file", "/no/such/folder/key"], "--key-file '/no/such/folder/key'"),
         (["--model", "no model"], "cannot load a configuration from 'no model'"),
+        (["--max-context", "513"], "--max-context 513 is more than the 512 tokens that"),
         (["--lora-rank", "513"], "--lora-rank 513: should be less than or equal to 512"),
         (["--", "--host", "0.0.0.0"], "--host after `--`"),
         (["--", "--port=1"], "--port=1 after `--`"),
