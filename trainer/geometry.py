@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic_core import PydanticSerializationError
+
 from agentgym.checkpoints import WINDOWS
 from agentgym.errors import ConfigError
 from agentgym.rollout.sampler import Tasks
@@ -75,8 +77,11 @@ def _saved(folder: Path) -> Geometry | None:
 
 
 def content_of(tasks: Tasks) -> str | None:
-    """A checksum of the first tasks of a set that has an end."""
+    """A checksum of the first tasks of a set that has an end, if they can be written."""
     if tasks.size is None:
         return None
-    first = [tasks[index].model_dump_json() for index in range(min(tasks.size, _LOOKED_AT))]
+    try:
+        first = [tasks[index].model_dump_json() for index in range(min(tasks.size, _LOOKED_AT))]
+    except PydanticSerializationError:
+        return None
     return hashlib.sha256("\n".join(first).encode()).hexdigest()[:16]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from agentgym.envs import TaskSet
@@ -39,3 +40,8 @@ def test_as_many_tasks_that_are_others_are_noticed(tmp_path: Path) -> None:
     assert not same.has_other_tasks(tmp_path)
     assert other.has_other_tasks(tmp_path)
     assert not other.has_other_tasks(tmp_path / "earlier version")
+
+
+def test_tasks_that_cannot_be_written_do_not_stop_a_checkpoint() -> None:
+    """A task's data are JSON values by contract, which nobody checks."""
+    assert content_of(TaskSet.from_rows([{"q": np.int64(3)}])) is None

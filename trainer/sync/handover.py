@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 from agentgym.engines.weights import Bucket, TensorSpec
@@ -61,10 +62,10 @@ class HandedOver:
         try:
             for bucket in buckets:
                 self._put(bucket, delivery)
+            self._put(None, delivery)
         except BaseException as error:
-            self._put(error, delivery)
+            self._end_with(error)
             raise
-        self._put(None, delivery)
 
     def _put(self, item: Bucket | BaseException | None, delivery: Running[Any]) -> None:
         """Until it is taken, or nobody will take it any more."""
@@ -75,3 +76,9 @@ class HandedOver:
         while not delivery.is_over and time.perf_counter() < self._ends:
             if self._taken.wait(_LOOK_S):
                 return
+
+    def _end_with(self, error: BaseException) -> None:
+        """In place of a bucket that was waited with when an interrupt came."""
+        with suppress(queue.Empty):
+            self._queue.get_nowait()
+        self._queue.put_nowait(error)

@@ -256,6 +256,24 @@ def test_two_buckets_are_in_memory_and_no_more(loop: LoopThread):
     assert max(counts) == 2
 
 
+def test_an_interrupt_while_a_bucket_waits_is_an_interrupt():
+    """The delivery of the one before is what takes long, so that is when Ctrl-C comes."""
+    weights = HandedOver(Contents("full", (), {}), 1, ends=time.perf_counter() + 20)
+
+    class Interrupted:
+        @property
+        def is_over(self) -> bool:
+            if weights._queue.full():
+                raise KeyboardInterrupt
+            return False
+
+    delivery: Any = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        weights.feed([{}], delivery)
+    with pytest.raises(EngineError, match="the weights were not gathered"):
+        next(weights.buckets())
+
+
 def test_an_update_that_failed_is_none_to_compare_with(
     model: Qwen3ForCausalLM, engine: CopyEngine, loop: LoopThread
 ):
