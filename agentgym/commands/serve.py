@@ -74,7 +74,8 @@ def serve(settings: ServeConfig) -> int:
     """Serve until interrupted; the server's exit code."""
     model = settings.model or _embedded()
     refuse_missing_folder(model)
-    refuse_long_context(model, settings.max_context)
+    if not settings.vllm_args:  # which may stretch it, as --hf-overrides does
+        refuse_long_context(model, settings.max_context)
     if find_spec("vllm") is None:
         raise MissingExtraError("agentgym serve", "vllm")
     if settings.transfer == "nccl":

@@ -1,6 +1,7 @@
 """A model's tokenizer and weights from a folder or a hub, with errors of one line."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -81,17 +82,28 @@ def made_for(model: str) -> int | None:
     Raises:
         ConfigError: there is no such model.
     """
-    config = _config_of(model)
-    config = config.get("text_config", config)
-    stretched = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if stretched.get("rope_type", stretched.get("type", "default")) != "default":
+    whole = _config_of(model)
+    nested = whole.get("text_config")
+    config = nested if isinstance(nested, dict) else whole
+    ropes = [config.get("rope_parameters"), config.get("rope_scaling")]
+    if any("model_max_length" in each for each in (whole, config)) or any(map(_stretches, ropes)):
         return None
     limit = config.get("max_position_embeddings")
     return limit if isinstance(limit, int) and limit > 0 else None
 
 
+def _stretches(rope: object) -> bool:
+    """Whether positions go further than they were learned, in one kind of layer at least."""
+    if not isinstance(rope, dict):
+        return False
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    return kind != "default" or "factor" in rope or any(map(_stretches, rope.values()))
+
+
 def refuse_long_context(model: str, tokens: int | None) -> None:
-    """Raise a `ConfigError` if that is more context than a model was made for."""
+    """Raise a `ConfigError` if that is more context than a model was made for, and vLLM minds."""
+    if os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") != "0":
+        return
     limit = None if tokens is None else made_for(model)
     if tokens is not None and limit is not None and tokens > limit:
         raise ConfigError(
@@ -105,14 +117,13 @@ def _config_of(model: str) -> dict[str, Any]:
     path = Path(model) / "config.json"
     if Path(model).is_dir() and not path.is_file():
         return {}
-    if path.is_file():
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return config
-    from transformers import PreTrainedConfig
-
     try:
+        if path.is_file():
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        from transformers import PreTrainedConfig
+
         return dict(PreTrainedConfig.get_config_dict(model)[0])
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise _refusal("configuration", model, error) from error
 
 

@@ -75,18 +75,20 @@ def remove_leftovers(parent: Path) -> None:
 def _held(folder: Path) -> int:
     """Lock a folder for as long as the descriptor is open, in this process or in forks of it."""
     held = os.open(folder, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
+    with suppress(OSError):  # some file systems lock no folders; then nothing is held
+        fcntl.flock(held, fcntl.LOCK_EX)
     return held
 
 
 def _is_held(folder: Path) -> bool:
+    """Whether somebody has it, or nobody can tell."""
     try:
         probe = os.open(folder, os.O_RDONLY)
     except OSError:  # somebody else's, or gone
         return True
     try:
         fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError:
         return True
     finally:
         os.close(probe)

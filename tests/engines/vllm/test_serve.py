@@ -70,7 +70,7 @@ def test_words_after_the_dashes_are_vllms() -> None:
         (["--max-context", "513"], "--max-context 513 is more than the 512 tokens that"),
         (["--lora-rank", "513"], "--lora-rank 513: should be less than or equal to 512"),
         (["--", "--host", "0.0.0.0"], "--host after `--`"),
-        (["--", "--port=1"], "--port=1 after `--`"),
+        (["--max-context", "513", "--", "--port=1"], "--port=1 after `--`"),
     ],
 )
 def test_what_cannot_be_served_is_refused_in_one_line(

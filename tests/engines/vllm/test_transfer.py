@@ -1,6 +1,7 @@
 """What is sent, how it lies in memory, and what it is held against; no server needed."""
 
 import asyncio
+import errno
 import json
 import os
 import threading
@@ -148,6 +149,23 @@ def test_a_trainer_in_another_container_loses_nothing(monkeypatch: pytest.Monkey
     remove_leftovers(sender._folder.parent)
     assert sender._folder.exists()
     sender.close()
+    assert not sender._folder.exists()
+
+
+def test_file_systems_that_lock_no_folders_will_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The folder for temporary files may be on a network, where there is no shared memory."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    (tmp_path / f"agentgym-weights-{2**22 + 1}-x").mkdir()
+    remove_leftovers(tmp_path)
+    sender = ShmSender()
+    sender.close()
+
     assert not sender._folder.exists()
 
 
