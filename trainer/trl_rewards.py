@@ -50,7 +50,7 @@ class GuardedReward:
 
     def __call__(self, *, prompts: Sequence[Any], **columns: Any) -> Sequence[Score]:
         assert self.loop is not None, "reward functions run within a rollout session"
-        self.error = None
+        self.error = self._refused = None
         call = functools.partial(self._function, prompts=prompts, **columns)
         try:
             return self._as_many(self.loop.run(self._call(call)), len(prompts))

@@ -148,7 +148,7 @@ class TrainingRun:
         if not self.is_main or not isinstance(error, _NOT_THE_RUNS):
             return
         try:
-            step = step_of(self.folder.newest_checkpoint())
+            step = step_of(self.folder.newest_checkpoint(quiet=True))
         except ConfigError:
             is_new = self.trainer.state.global_step == 0
             same = "nothing was trained yet: begin again with the same command"
