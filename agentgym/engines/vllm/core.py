@@ -111,7 +111,11 @@ class VllmCore:
         started = perf_counter()
         self._wake(_TAGS)
         refused = self._join()
-        finished = self._sample() if self._running else []
+        try:
+            finished = self._sample() if self._running else []
+        except AgentGymError:
+            self._waiting = refused  # they go back with the others
+            raise
         self.stats.seconds += perf_counter() - started
         return [*refused, *finished]
 
