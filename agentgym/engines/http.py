@@ -334,7 +334,7 @@ def _transport(timeout_s: float) -> Iterator[None]:
     except TimeoutError as error:
         raise UnreachableError(f"no answer within {timeout_s:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
-        raise UnreachableError(f"{type(error).__name__}: {error}") from error
+        raise UnreachableError(f"{type(error).__name__}: {_short(str(error))}") from error
 
 
 def _refuse(response: aiohttp.ClientResponse, text: str) -> None:

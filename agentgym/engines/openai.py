@@ -93,8 +93,13 @@ class Usage:
         told = reply.get("usage") if isinstance(reply, Mapping) else None
         usage = told if isinstance(told, Mapping) else {}
         self.requests += 1
-        self.prompt_tokens += int(usage.get("prompt_tokens") or 0)
-        self.completion_tokens += int(usage.get("completion_tokens") or 0)
+        self.prompt_tokens += _count(usage.get("prompt_tokens"))
+        self.completion_tokens += _count(usage.get("completion_tokens"))
+
+
+def _count(told: Any) -> int:
+    """An answer is not worth less because its server cannot count."""
+    return told if isinstance(told, int) and told > 0 else 0
 
 
 class _Answer(NamedTuple):

@@ -99,6 +99,16 @@ async def test_no_answer_is_told_from_a_bad_one(
         )
 
 
+async def test_what_cannot_be_unpacked_is_one_line(
+    serve: Callable[..., Awaitable[JsonClient]],
+) -> None:
+    client = await serve(answer(200, "{}", **{"Content-Encoding": "gzip"}))
+    with pytest.raises(UnreachableError, match=r"ClientPayloadError: .*gzip") as caught:
+        await client.post_once("", {})
+
+    assert "\n" not in str(caught.value)
+
+
 async def test_a_call_has_its_own_deadline(serve: Callable[..., Awaitable[JsonClient]]) -> None:
     async def slow(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(10)

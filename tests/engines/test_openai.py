@@ -314,6 +314,14 @@ async def test_what_the_endpoint_counts_is_added_up(server: Server) -> None:
     assert engine.usage == Usage(requests=3, prompt_tokens=21, completion_tokens=6)
 
 
+@pytest.mark.parametrize("told", ["many", [1], float("inf"), -5, None])
+def test_a_count_that_is_none_spoils_no_answer(told: object) -> None:
+    usage = Usage()
+    usage.add({"usage": {"prompt_tokens": told, "completion_tokens": 2}})
+
+    assert usage == Usage(requests=1, prompt_tokens=0, completion_tokens=2)
+
+
 def test_a_call_has_time_for_its_retries_and_for_all_before_it() -> None:
     patience = Patience(timeout_s=10, max_retries=1, concurrency=4, requests_per_minute=60)
 

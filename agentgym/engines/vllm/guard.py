@@ -1,7 +1,8 @@
 """Who may talk to a server: vLLM's own key guards `/v1`, but not the endpoints that change it.
 
 Loaded by vLLM through `--middleware`. With a key everything but `/health` needs it. Without one the
-server listens on loopback only, and what a web page makes a browser send is refused.
+server listens on loopback only, and what a web page makes a browser send is refused. `/health`
+says which launch the server is of.
 """
 
 import hmac
@@ -16,6 +17,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
+MARK_VARIABLE = "AGENTGYM_LAUNCH"
+MARK_HEADER = "X-Agentgym-Launch"
 _OPEN = "/health"
 
 
@@ -25,11 +28,13 @@ class Guard:
     def __init__(self, app: App) -> None:
         self._app = app
         self._key = os.environ.get("VLLM_API_KEY", "").encode()
+        self._mark = os.environ.get(MARK_VARIABLE, "").encode()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Hand the request on, or answer it with 401."""
         if scope["type"] not in ("http", "websocket") or self._may_pass(scope):
-            await self._app(scope, receive, send)
+            is_health = scope["type"] == "http" and scope["path"] == _OPEN
+            await self._app(scope, receive, self._marking(send) if is_health else send)
             return
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
@@ -37,6 +42,15 @@ class Guard:
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
         await send({"type": "http.response.start", "status": 401, "headers": headers})
         await send({"type": "http.response.body", "body": b'{"error": "Unauthorized"}'})
+
+    def _marking(self, send: Send) -> Send:
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = (MARK_HEADER.lower().encode(), self._mark)
+                message = {**message, "headers": [*message.get("headers", ()), own]}
+            await send(message)
+
+        return marked
 
     def _may_pass(self, scope: Message) -> bool:
         headers = dict(_lower(scope["headers"]))

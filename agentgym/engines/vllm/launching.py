@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 
+from agentgym.engines.vllm.guard import MARK_HEADER, MARK_VARIABLE
 from agentgym.errors import EngineError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -41,36 +43,39 @@ class _Stop(BaseException):
 
 
 def run_server(launch: Launch, *, ready: str) -> int:
-    """Run until the server ends or a signal comes; 0 after a signal, else the server's exit code.
+    """Run until the server ends by itself, in peace, or a signal comes; 0, the exit code.
 
     Args:
         launch: what to start.
         ready: printed once requests are answered.
 
     Raises:
-        EngineError: the server ended before it was ready, or was not ready in time.
+        EngineError: the server ended before it was ready, was not ready in time, or broke.
     """
+    mark = secrets.token_hex(8)
     with _signals_as_stop():
         process = subprocess.Popen(
             launch.argv,
-            env=dict(launch.environment),
+            env={**launch.environment, MARK_VARIABLE: mark},
             stdout=sys.stderr,
             start_new_session=True,
             preexec_fn=_end_with_parent,
         )
         try:
-            _wait_until_ready(process, launch)
+            _wait_until_ready(process, launch, mark)
             print(ready, flush=True)
-            return process.wait()
+            if code := process.wait():
+                raise EngineError(f"vLLM ended with code {code}; see above why")
+            return 0
         except _Stop:
             return 0
         finally:
             _end(process)
 
 
-def _wait_until_ready(process: "subprocess.Popen[bytes]", launch: Launch) -> None:
+def _wait_until_ready(process: "subprocess.Popen[bytes]", launch: Launch, mark: str) -> None:
     start = told = time.monotonic()
-    while not _is_well(launch.url):
+    while not _is_well(launch.url, mark):
         code = process.poll()
         if code is not None:
             raise EngineError(f"vLLM ended with code {code} before it was ready; see above why")
@@ -83,10 +88,11 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", launch: Launch) -> Non
         time.sleep(_ASK_EVERY_S)
 
 
-def _is_well(url: str) -> bool:
+def _is_well(url: str, mark: str) -> bool:
+    """Whether it answers itself: somebody else may have taken the port while it was starting."""
     try:
-        with _DIRECTLY.open(f"{url}/health", timeout=5):
-            return True
+        with _DIRECTLY.open(f"{url}/health", timeout=5) as answer:
+            return bool(answer.headers[MARK_HEADER] == mark)
     except (OSError, HTTPException):
         return False
 

@@ -304,6 +304,7 @@ def test_a_server_that_does_not_get_ready_is_an_error(
 
 
 IMPOLITE = """
+import os
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 class Handler(BaseHTTPRequestHandler):
@@ -312,6 +313,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if Handler.is_up:
             self.send_response(200)
+            self.send_header("X-Agentgym-Launch", os.environ["AGENTGYM_LAUNCH"])
             self.end_headers()
         else:
             self.wfile.write(b"not yet\\r\\n")
@@ -327,7 +329,8 @@ raise SystemExit(7)
 def test_a_server_gets_ready_whatever_it_says_first_and_whatever_proxy_there_is(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A proxy of the environment would look for the server on its own machine."""
+    """A proxy of the environment would look for the server on its own machine. That it breaks
+    later is told."""
     monkeypatch.setattr("agentgym.engines.vllm.launching._ASK_EVERY_S", 0.05)
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -339,9 +342,53 @@ def test_a_server_gets_ready_whatever_it_says_first_and_whatever_proxy_there_is(
         url=f"http://127.0.0.1:{port}",
         timeout_s=10,
     )
-    code = run_server(launch, ready="ready")
+    with pytest.raises(EngineError, match="vLLM ended with code 7; see above why"):
+        run_server(launch, ready="ready")
 
-    assert (code, capfd.readouterr().out) == (7, "ready\n")
+    assert capfd.readouterr().out == "ready\n"
+
+
+def test_who_else_answers_on_the_port_is_not_the_server(capfd: pytest.CaptureFixture[str]) -> None:
+    """It was taken while the server was starting, and vLLM ends for it."""
+    answer = IMPOLITE.replace("is_up = False", "is_up = True").replace("PORT", "0")
+    answer = answer.replace("server.handle_request()", "", 1).replace(
+        "    server", "    print(server.server_port, flush=True); server"
+    )
+    somebody = [sys.executable, "-S", "-c", answer]
+    with subprocess.Popen(
+        somebody, stdout=subprocess.PIPE, text=True, env={**os.environ, "AGENTGYM_LAUNCH": "other"}
+    ) as other:
+        assert other.stdout is not None
+        launch = Launch(
+            argv=[sys.executable, "-S", "-c", "import time; time.sleep(0.3); raise SystemExit(1)"],
+            environment=os.environ,
+            url=f"http://127.0.0.1:{other.stdout.readline().strip()}",
+            timeout_s=10,
+        )
+        with pytest.raises(EngineError, match="vLLM ended with code 1 before it was ready"):
+            run_server(launch, ready="ready")
+
+    assert (other.returncode, capfd.readouterr().out) == (7, "")
+
+
+async def test_the_health_of_a_server_says_which_launch_it_is_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AGENTGYM_LAUNCH", "mine")
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    sent: list[Any] = []
+
+    async def answering(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message: Any) -> None:
+        sent.append(message["headers"])
+
+    for path in ("/health", "/v1/models"):
+        scope = {"type": "http", "method": "GET", "path": path}
+        await Guard(answering)({**scope, "headers": [(b"host", b"localhost")]}, send, send)
+
+    assert sent == [[(b"x-agentgym-launch", b"mine")], []]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1"])
