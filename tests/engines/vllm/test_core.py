@@ -56,7 +56,8 @@ async def test_a_turn_that_is_refused_as_a_step_fails_is_answered_too() -> None:
     """Whoever asked for it would wait for ever."""
     core = VllmCore(Broken(), can_sleep=False)
     reply: Reply[Generation] = Reply()
-    ask = Ask((1,), Sampling(max_tokens=1, seed=0), "session", limit=1, reply=reply)
+    sampling = Sampling(max_tokens=1, seed=0)
+    ask = Ask(prompt_ids=(1,), sampling=sampling, session="s", limit=1, reply=reply)
     running, refused = (Turn(ask=ask, fields={}, reply=reply) for _ in range(2))
     core._running["1"] = running
     core.submit(refused)
