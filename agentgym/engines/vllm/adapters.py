@@ -148,7 +148,7 @@ class Adapters:
             if error.status == 404 and "adapter" not in error.text.lower():
                 message = f"{server.url} takes no LoRA adapters: {HOW_TO_START} --lora-rank R"
                 raise WrongServerError(message) from error
-            message = f"{server.url} refuses the adapter {name}: {error.message}"
+            message = f"{server.url} refuses the adapter {name}: {error.said}"
             raise ConfigError(message) from error
 
     async def _unload(self, server: Server, name: str) -> None:
