@@ -9,6 +9,7 @@ import json
 import logging
 import struct
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,13 @@ WINDOWS = "windows.json"
 _PREFIX = "checkpoint-"
 _STATE = "trainer_state.json"
 _ARCHIVES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth")
+_JSON = (_STATE, WINDOWS, "engine.json", "curriculum.json", "*config.json", "*.index.json")
 _WEIGHTS = ("*.safetensors", "*model*.bin", "pytorch_model_fsdp_*", "*/adapter_model.*")
+_STATES = {
+    "optimizer": "optimizer*",
+    "scheduler": "scheduler*",
+    "random generators": "rng_state*",
+}
 _DEEPSPEED = "global_step*"
 """Holds weights and optimizer of DeepSpeed."""
 
@@ -83,7 +90,7 @@ def _lack_of(checkpoint: Path) -> str | None:
         return None
     if not any(any(checkpoint.glob(pattern)) for pattern in _WEIGHTS):
         return "holds no weights"
-    missing = [name for name in ("optimizer", "scheduler") if not any(checkpoint.glob(f"{name}*"))]
+    missing = [what for what, files in _STATES.items() if not any(checkpoint.glob(files))]
     if not missing:
         return None
     return (
@@ -110,14 +117,17 @@ def _shards(checkpoint: Path) -> set[Path]:
 def _is_cut(path: Path) -> bool:
     """Whether a file that is read at resumption is shorter than it was."""
     try:
-        if path.suffix == ".json":
+        if _is_any_of(path, _JSON):
             return not isinstance(_read(path), dict | list)
         if path.suffix == ".safetensors":
             return not _is_whole(path)
-        is_archive = any(path.match(pattern) for pattern in _ARCHIVES)
-        return is_archive and not zipfile.is_zipfile(path)
+        return _is_any_of(path, _ARCHIVES) and not zipfile.is_zipfile(path)
     except (OSError, ValueError, LookupError):
         return True
+
+
+def _is_any_of(path: Path, patterns: Sequence[str]) -> bool:
+    return any(map(path.match, patterns))
 
 
 def _read(path: Path) -> Any:

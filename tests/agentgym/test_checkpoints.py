@@ -60,12 +60,14 @@ def test_what_is_passed_over_is_told(tmp_path: Path, caplog: pytest.LogCaptureFi
     (checkpoint(tmp_path, 11) / "model.safetensors").unlink()
     (checkpoint(tmp_path, 12) / "optimizer.pt").unlink()
     (tmp_path / "checkpoint-13").write_text("a file")
+    (checkpoint(tmp_path, 14) / "rng_state.pth").unlink()
     with caplog.at_level(logging.WARNING):
         assert newest_checkpoint(tmp_path).name == "checkpoint-9"
     shutil.rmtree(tmp_path / "checkpoint-9")
 
     for said in (
-        "resuming from checkpoint-9: checkpoint-13 was not written to its end",
+        "resuming from checkpoint-9: checkpoint-14 holds no state of the random generators",
+        "checkpoint-13 was not written to its end",
         "checkpoint-12 holds no state of the optimizer",
         "checkpoint-11 holds no weights",
         "checkpoint-10 is damaged: rng_state.pth cut",
@@ -98,6 +100,7 @@ def test_a_checkpoint_without_one_of_its_shards_is_none(tmp_path: Path):
 def test_files_of_others_are_no_reason_to_distrust_a_checkpoint(tmp_path: Path):
     path = checkpoint(tmp_path, 3)
     (path / "notes.pt").write_bytes(b"mine")
+    (path / "notes.json").write_text("0.5\n0.7\n")
     (tmp_path / "checkpoint-best").mkdir()
 
     assert flaw_of(path) is None
