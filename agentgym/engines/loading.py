@@ -137,7 +137,7 @@ def refuse_missing_folder(model: str) -> None:
 
     No hub needs be asked for that.
     """
-    if Path(model).is_dir() and not list(Path(model).glob("*config.json")):
+    if Path(model).is_dir() and not any(Path(model).glob("*.json")):
         raise ConfigError(f"the folder {model!r} holds no model: there is no config.json in it")
     looks_like_path = model.startswith((".", "/", "~")) or model.count("/") > 1 or not model
     if looks_like_path and not Path(model).is_dir():

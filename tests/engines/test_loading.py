@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.engines.loading import made_for, refuse_long_context
+from agentgym.engines.loading import made_for, refuse_long_context, refuse_missing_folder
 from agentgym.errors import ConfigError
 
 SLIDING: dict[str, Any] = {"sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
@@ -62,3 +62,13 @@ def test_a_configuration_that_is_cut_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"max_position_emb')
     with pytest.raises(ConfigError, match="cannot load a configuration from"):
         made_for(str(tmp_path))
+
+
+def test_models_and_tokenizers_have_files_of_several_names(tmp_path: Path) -> None:
+    """Mistral's own format has `params.json`, a tokenizer alone may be one file."""
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(ConfigError, match="holds no model"):
+        refuse_missing_folder(str(tmp_path))
+
+    (tmp_path / "params.json").touch()
+    refuse_missing_folder(str(tmp_path))
