@@ -1,5 +1,6 @@
 """From what a user may hand in to what the trainer works with."""
 
+import inspect
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 Rewards = Mapping[str, Reward] | Sequence[Reward | str]
 """Reward functions by name, or a list of functions and registered names."""
+
+_TRLS = frozenset({"prompts", "completions", "completion_ids"})
 
 
 def tokenizer_of(
@@ -177,14 +180,32 @@ def named_rewards(rewards: Rewards | None) -> dict[str, Reward]:
 
     Raises:
         NotRegisteredError: no reward is registered under a given name.
-        ConfigError: two have the same name.
+        ConfigError: two have the same name, or one is written for TRL.
     """
-    if isinstance(rewards, Mapping):
-        return dict(rewards)
+    named = dict(rewards) if isinstance(rewards, Mapping) else _by_name(rewards or ())
+    for name, reward in named.items():
+        _refuse_trls(name, reward)
+    return named
+
+
+def _by_name(rewards: Sequence[Reward | str]) -> dict[str, Reward]:
     named: dict[str, Reward] = {}
-    for reward in rewards or ():
+    for reward in rewards:
         name = reward if isinstance(reward, str) else get_callable_name(reward)
         if name in named:
             raise ConfigError(f"two rewards are called {name!r}: hand them in as a dict")
         named[name] = REWARDS.get(reward) if isinstance(reward, str) else reward
     return named
+
+
+def _refuse_trls(name: str, reward: Reward) -> None:
+    """It would fail, and be left out, on every trajectory."""
+    try:
+        taken = inspect.signature(reward).parameters.keys()
+    except (TypeError, ValueError):
+        return
+    if batch := _TRLS & taken:
+        raise ConfigError(
+            f"reward {name!r} takes {min(batch)!r}, as TRL's reward functions do: hand it in as "
+            "reward_funcs=; one of rewards= takes a trajectory (RolloutOutput)"
+        )

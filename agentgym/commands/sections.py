@@ -22,7 +22,7 @@ class EnvSection(Config):
     scheduler: str | None = None
     """Referee of the trajectories: math_tips, react, thinking_tips, or one from a plugin."""
     rewards: tuple[str, ...] = ()
-    """Reward functions from plugins, beside the env's own."""
+    """Reward functions of agentgym or of plugins, beside the env's own."""
     reward_weights: dict[str, float] = {}
     """Weight of each reward by name; the env's own where not named."""
     max_turns: int = Field(10, ge=1)

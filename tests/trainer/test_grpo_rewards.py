@@ -82,6 +82,16 @@ class TestRewards:
         with pytest.raises(ConfigError, match="two rewards are called 'low'"):
             make_trainer({"reward_funcs": low})
 
+    def test_a_trl_reward_among_those_of_trajectories_is_refused(self, make_trainer: MakeTrainer):
+        """It would fail on every trajectory, and the run would go on without it."""
+
+        def brief(completions: Any, **columns: Any) -> list[float]:
+            return [0.0] * len(completions)
+
+        for given in ([brief], {"short": brief}):
+            with pytest.raises(ConfigError, match=r"takes 'completions'.*reward_funcs="):
+                make_trainer({"rewards": given})
+
     def test_reward_functions_in_trls_convention(self, make_trainer: MakeTrainer):
         """Prompts, completions, ids, the task's columns and the trainer's state, to the letter."""
         calls: list[dict[str, Any]] = []
