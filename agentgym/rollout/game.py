@@ -149,8 +149,10 @@ def weights_by_name(
     return weights
 
 
-def refuse_bad_weights(weights: Mapping[str, Any]) -> None:
-    """Raise a `ConfigError` if the weight of some reward is no finite number."""
+def refuse_bad_weights(weights: object) -> None:
+    """Raise a `ConfigError` if they are not by name, or one is no finite number."""
+    if not isinstance(weights, Mapping):
+        raise ConfigError(f"reward_weights={weights!r}: give them by name: {{'correct': 1.0}}")
     for name, weight in weights.items():
         is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not is_number or not math.isfinite(weight):

@@ -196,6 +196,7 @@ def test_checkpoints_lie_between_windows(make_args: MakeArgs):
         ({"learning_rate": "fast"}, "learning_rate='fast' must be"),
         ({"temperature": math.nan}, "temperature=nan must be above 0"),
         ({"temperature": math.inf}, "temperature=inf must be .* finite"),
+        ({"reward_weights": [1.0]}, "give them by name"),
         ({"reward_weights": {"low": math.nan}}, "reward_weights: low=nan must be a finite"),
         ({"num_generations": 1}, "num_generations=1 does not divide"),
     ],
