@@ -36,8 +36,8 @@ class Episode:
     num_tool_calls: int = 0
     tool_failures: Mapping[str, int] = field(default_factory=dict)
     """By kind."""
-    reward_errors: tuple[str, ...] = ()
-    """Names of the reward functions that failed."""
+    reward_errors: Mapping[str, str] = field(default_factory=dict)
+    """What the reward functions that failed say, by name."""
     num_attempts: int = 1
     """Those that the infrastructure failed, and this one."""
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Episode:
             num_tool_calls=infos.get("num_tool_calls", 0),
             tool_failures=infos.get("tool_failures", {}),
             num_attempts=1 + len(infos.get("failed_attempts", ())),
-            reward_errors=tuple(infos.get(ERRORS, {})),
+            reward_errors=infos.get(ERRORS, {}),
             seconds=output.timings,
         )
 

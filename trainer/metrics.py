@@ -46,6 +46,13 @@ def reward_columns(episodes: Iterable[Episode]) -> dict[str, list[float]]:
     return columns
 
 
+def failing_rewards(episodes: Iterable[Episode]) -> dict[str, str]:
+    """Reward functions that failed on every trajectory that could be judged, and what one says."""
+    judged = [episode.reward_errors for episode in episodes if not episode.stop.is_failure]
+    names = set.intersection(*map(set, judged)) if judged else set()
+    return {name: judged[0][name] for name in sorted(names)}
+
+
 def _reward_metrics(episodes: Sequence[Episode]) -> Metrics:
     rewards = [float("nan") if e.reward is None else e.reward for e in episodes]
     groups = [episode.group for episode in episodes]

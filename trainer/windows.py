@@ -18,6 +18,7 @@ from agentgym.trainer.completions import fill_table
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.metrics import (
     CONSTRAINED_FRACTION,
+    failing_rewards,
     groups_of_different_starts,
     window_metrics,
 )
@@ -44,7 +45,7 @@ class Windows:
         """Packed rows would be wrong for the model."""
         self.old_logprob_seconds = 0.0
         """Spent on the last window's log-probabilities."""
-        self._has_warned = False
+        self._told: set[str] = set()
 
     def make(self, number: int) -> Window:
         """Play and plan the run's window `number`, from 0."""
@@ -124,9 +125,16 @@ class Windows:
         trainer.count_tokens(sum(episode.num_tokens for episode in episodes))
         figures = window_metrics(episodes)
         trainer.log_train(figures)
-        if figures.get(CONSTRAINED_FRACTION) == 1.0 and not self._has_warned:
-            self._has_warned = True
-            logger.warning("every turn was constrained, so there was nothing to train: no step")
+        if figures.get(CONSTRAINED_FRACTION) == 1.0:
+            self._warn("every turn was constrained, so there was nothing to train: no step")
+        for name, error in failing_rewards(episodes).items():
+            self._warn(f"reward {name!r} failed on every trajectory and counts for none", error)
+
+    def _warn(self, message: str, detail: str = "") -> None:
+        """Once in a run."""
+        if message not in self._told:
+            self._told.add(message)
+            logger.warning("%s%s", message, detail and f": {detail}")
 
     def _log_times(self, played: Played) -> None:
         """How long the trainer waited, and how old what it got is."""

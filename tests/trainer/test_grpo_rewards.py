@@ -122,19 +122,24 @@ class TestRewards:
         assert log["rewards/in_numbers/mean"] > 3
         assert log["mine"] == 3.0
 
-    def test_a_broken_trl_reward_leaves_its_column_unscored(self, make_trainer: MakeTrainer):
-        """TRL would end the run; here it is counted."""
+    def test_a_broken_trl_reward_leaves_its_column_unscored(
+        self, make_trainer: MakeTrainer, caplog: pytest.LogCaptureFixture
+    ):
+        """TRL would end the run; here it is counted, and told."""
 
         def broken(prompts: Any, **columns: Any) -> list[float]:
             raise RuntimeError("no judge")
 
-        trainer = make_trainer({"reward_funcs": broken})
+        trainer = make_trainer({"reward_funcs": broken}, max_steps=2)
         trainer.train()
 
         log = steps(trainer)[0]
         assert log["rewards/broken/errors"] == 8
         assert "rewards/broken/mean" not in log
         assert log["unscored"] == 0
+        [told] = [r.message for r in caplog.records if "every trajectory" in r.message]
+        assert told.startswith("reward 'broken' failed on every trajectory and counts for none: ")
+        assert told.endswith("no judge")
 
     def test_text_from_a_trl_reward_is_no_reward(self, make_trainer: MakeTrainer):
         """A grader's unparsed answer: said and counted, neither scored nor a crash in torch."""
