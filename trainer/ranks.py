@@ -5,6 +5,7 @@ played, and control flow only ever depends on what every rank has been told.
 """
 
 import itertools
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 PATIENCE = timedelta(days=7)
 """How long a rank waits for the others' envs; the episode timeout is what bounds it."""
+_LOOK = timedelta(seconds=0.5)
 
 _meetings = itertools.count(1)
 """Of this process, whatever was trained before: what was told last is still in the store."""
@@ -88,9 +90,23 @@ class Ranks:
         Then all have heard what was told at the one before, and this rank's part of it can go.
         """
         names = [f"agentgym/{meeting}/{rank}" for rank in range(self.count)]
-        _store().wait(names, PATIENCE)
+        _wait_for(names)
         _store().delete_key(f"agentgym/{meeting - 1}/{self.index}")
         return [_store().get(name).decode() for name in names]
+
+
+def _wait_for(names: list[str]) -> None:
+    """Until all of them are in the store; in between, signals are heard."""
+    ends = time.monotonic() + PATIENCE.total_seconds()
+    while True:
+        since = time.monotonic()
+        try:
+            _store().wait(names, _LOOK)
+            return
+        except RuntimeError:
+            now = time.monotonic()
+            if now > ends or now - since < _LOOK.total_seconds() / 2:  # no time-out, a lost store
+                raise
 
 
 def _store() -> Any:

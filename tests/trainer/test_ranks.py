@@ -9,6 +9,8 @@ import torch
 pytestmark = pytest.mark.slow
 
 SCRIPT = """
+import signal
+import time
 import torch.distributed as dist
 from accelerate import Accelerator
 from agentgym.errors import AgentGymError, ConfigError
@@ -38,6 +40,20 @@ before = num_keys()
 for _ in range(20):
     assert ranks.gather(ranks.together(lambda: work(None))) == [0, 1]
 assert num_keys() - before < 20, "what was told stays for ever"
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+if ranks.index == 0:
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+since = time.monotonic()
+try:
+    ranks.together(lambda: time.sleep(4 * ranks.index))
+except KeyboardInterrupt:
+    assert time.monotonic() - since < 3.5, "who waits hears no signal"
+    print("interrupted")
+dist.barrier()
 dist.destroy_process_group()
 """
 
@@ -69,7 +85,8 @@ def test_a_failure_of_one_rank_is_one_of_all_and_keeps_its_kind(tmp_path: Path):
     assert told[1].startswith("EpisodeError rank 1: ")
     assert told[2] == "AgentGymError rank 1: OSError: disk"
     assert told[3].startswith("KeyboardInterrupt")
-    assert len(told) == len(own) == 4
+    assert told[4:] == ["interrupted"]
+    assert len(own) == 4
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="processes with GPUs are connected")
