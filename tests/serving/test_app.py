@@ -250,7 +250,7 @@ class Clinging(Talk):
 
 async def test_nobody_waits_for_the_sessions_of_others_to_close() -> None:
     """Not who finds a place, and a server that ends waits for all of them at once."""
-    async with serving(Clinging, max_sessions=4, idle_s=0.1, timeout_s=0.6) as (url, client):
+    async with serving(Clinging, max_sessions=4, idle_s=0.1, timeout_s=1.5) as (url, client):
         for _ in range(3):
             async with client.post(f"{url}/reset", json={}):
                 pass
@@ -258,10 +258,10 @@ async def test_nobody_waits_for_the_sessions_of_others_to_close() -> None:
         began = time.monotonic()
         async with client.post(f"{url}/reset", json={}) as response:
             assert response.status == 200
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 1.3
         ending = time.monotonic()
 
-    assert time.monotonic() - ending < 1.5
+    assert time.monotonic() - ending < 4
 
 
 async def test_a_refused_reset_takes_no_place() -> None:

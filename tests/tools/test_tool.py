@@ -134,7 +134,7 @@ async def test_sync_tools_leave_the_event_loop_alone() -> None:
 
     @tool
     def slow() -> None:
-        time.sleep(0.3)
+        time.sleep(0.8)
 
     async def longest_gap() -> float:
         gaps, last = [], time.perf_counter()
@@ -145,7 +145,7 @@ async def test_sync_tools_leave_the_event_loop_alone() -> None:
         return max(gaps)
 
     gap, _ = await asyncio.gather(longest_gap(), slow.call({}))
-    assert gap < 0.25
+    assert gap < 0.7
 
 
 @tool(timeout_s=0.05)
@@ -165,7 +165,7 @@ async def hang_stubbornly() -> None:
     """Does not even stop when it is told to."""
     while True:
         try:
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(1.0)
             return
         except asyncio.CancelledError:
             continue
@@ -179,7 +179,7 @@ async def test_every_tool_has_a_timeout(hanging: Tool) -> None:
 
     assert result.error == "timeout"
     assert result.content == f"tool {hanging.name!r}: timeout after 0.05 s"
-    assert time.perf_counter() - start < 0.4
+    assert time.perf_counter() - start < 0.9
 
 
 async def test_cancelling_a_trajectory_cancels_its_async_tool() -> None:
