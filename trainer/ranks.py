@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 PATIENCE = timedelta(days=7)
 """How long a rank waits for the others' envs; the episode timeout is what bounds it."""
-_LOOK = timedelta(seconds=0.5)
+_SHORTEST_S, _LONGEST_S = 0.001, 0.5
+"""From one look for the others to the next."""
+_SHARE = 0.05
+"""Of the time they were waited for: how much later than need be it may end."""
 
 _meetings = itertools.count(1)
 """Of this process, whatever was trained before: what was told last is still in the store."""
@@ -96,17 +99,16 @@ class Ranks:
 
 
 def _wait_for(names: list[str]) -> None:
-    """Until all of them are in the store; in between, signals are heard."""
-    ends = time.monotonic() + PATIENCE.total_seconds()
-    while True:
-        since = time.monotonic()
-        try:
-            _store().wait(names, _LOOK)
-            return
-        except RuntimeError:
-            now = time.monotonic()
-            if now > ends or now - since < _LOOK.total_seconds() / 2:  # no time-out, a lost store
-                raise
+    """Until all of them are in the store.
+
+    Looking hears signals, which the store's own wait does not; that, in steps, prints warnings.
+    """
+    began = time.monotonic()
+    while not _store().check(names):
+        waited_s = time.monotonic() - began
+        if waited_s > PATIENCE.total_seconds():
+            raise OutageError(f"some process was not heard of within {PATIENCE.days} days")
+        time.sleep(min(max(_SHARE * waited_s, _SHORTEST_S), _LONGEST_S))
 
 
 def _store() -> Any:

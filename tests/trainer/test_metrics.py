@@ -12,7 +12,12 @@ from agentgym.trainer.corrections import CorrectionSettings, Opinions, correct
 from agentgym.trainer.episodes import Episode
 from agentgym.trainer.evaluation import evaluation_metrics
 from agentgym.trainer.losses import LossOutput, Mean
-from agentgym.trainer.metrics import StepMetrics, groups_of_different_starts, window_metrics
+from agentgym.trainer.metrics import (
+    StepMetrics,
+    failing_rewards,
+    groups_of_different_starts,
+    window_metrics,
+)
 from agentgym.trainer.ranks import Ranks
 from agentgym.trajectory import StopReason
 
@@ -199,3 +204,17 @@ def test_an_evaluation_of_failures_only_has_no_reward():
     failed = episode(None, stop=StopReason.INFRA_ERROR, rewards={})
 
     assert "reward" not in evaluation_metrics([failed, failed])
+
+
+def test_a_reward_fails_if_it_does_so_on_all_that_could_be_judged():
+    """One trajectory that it scored, and it is no news; one whose env broke says nothing of it."""
+    failed = {"judge": "no key", "length": "no text"}
+    episodes = [
+        episode(reward_errors=failed),
+        episode(reward_errors={"judge": "no answer"}),
+        episode(None, stop=StopReason.ENV_ERROR),
+    ]
+
+    assert failing_rewards(episodes) == {"judge": "no key"}
+    assert failing_rewards([*episodes, episode()]) == {}
+    assert failing_rewards(episodes[2:]) == {}

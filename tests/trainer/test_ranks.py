@@ -72,9 +72,11 @@ except ConfigError as error:
 
 
 def run_two(script: Path, text: str) -> list[list[str]]:
-    """The lines that two processes of a script print."""
+    """The lines that two processes of a script print; that one waits is no news."""
     script.write_text(text)
-    return [said.splitlines() for said in ranks_kit.run([script]).in_peace().said]
+    ended = ranks_kit.run([script]).in_peace()
+    assert "timed out" not in ended.errors
+    return [said.splitlines() for said in ended.said]
 
 
 def test_a_failure_of_one_rank_is_one_of_all_and_keeps_its_kind(tmp_path: Path):
