@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from shlex import quote
 from typing import Any, ClassVar, TypeVar
 
 import yaml
@@ -43,6 +44,9 @@ class Config(BaseModel):
 
     elsewhere: ClassVar[Mapping[str, str]] = {}
     """Flags that only other commands have, and what to do here instead."""
+
+    without_flag: ClassVar[str | None] = None
+    """Field whose mapping takes settings that have no flag of their own."""
 
     @classmethod
     def beneath(cls, given: Mapping[str, Any]) -> list[Path]:  # noqa: ARG003 (for subclasses)
@@ -104,6 +108,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         text = path.read_text(encoding="utf-8")
+    except IsADirectoryError as error:
+        raise ConfigError(f"the config file {str(path)!r} is a folder{_of_run(path)}") from error
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"cannot read the config file {str(path)!r}: {reason}") from error
@@ -111,6 +117,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected 'key: value' lines, got {type(values).__name__}")
     return {str(key): value for key, value in values.items()}
+
+
+def _of_run(folder: Path) -> str:
+    if not (folder / "config.yaml").is_file():
+        return ""
+    return f"; `agentgym train --resume --run-dir {quote(str(folder))}` goes on with its run"
 
 
 def sections(config_class: type[Config]) -> list[tuple[str, list[str]]]:
@@ -163,8 +175,13 @@ def refuse_unknown(values: Mapping[str, Any], known: Mapping[str, Any], source: 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """The end of an error message."""
+    return near(name, known) or f"; known: {', '.join(known)}"
+
+
+def near(name: str, known: Sequence[str]) -> str:
+    """The end of an error message, if one of the known names is like this one."""
     close = get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def flag_of(field: str) -> str:

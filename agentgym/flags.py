@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, Union, get_args, get_orig
 
 from pydantic.fields import FieldInfo
 
-from agentgym.config import Config, did_you_mean, flag_of, parse_yaml, sections
+from agentgym.config import Config, did_you_mean, flag_of, near, parse_yaml, sections
 from agentgym.errors import ConfigError
 
 
@@ -54,7 +54,8 @@ def parse_flags(config_class: type[Config], argv: Sequence[str], *, prog: str) -
         known = [
             flag_of(n) for n in fields if n != config_class.passed_on and flag_of(n) not in bare
         ]
-        hint = _near_flag(flag, known) if elsewhere is None else f": {elsewhere}"
+        rest = config_class.without_flag
+        hint = _near_flag(flag, known, rest) if elsewhere is None else f": {elsewhere}"
         raise ConfigError(f"unknown flag {flag!r}{_after_dashes(config_class)}{hint}")
     typed = vars(namespace)
     files = [Path(file) for file in typed.pop("files", [])]
@@ -184,7 +185,11 @@ def _after_dashes(config_class: type[Config]) -> str:
     return f"; {what[0].lower()}{what[1:]} come after `--`"
 
 
-def _near_flag(flag: str, known: Sequence[str]) -> str:
+def _near_flag(flag: str, known: Sequence[str], rest: str | None) -> str:
     if not flag.startswith("-"):
         return "; settings are given as --name value, or in a .yaml file"
-    return did_you_mean(flag, known)
+    if rest is None:
+        return did_you_mean(flag, known)
+    setting = flag.lstrip("-").replace("-", "_")
+    other = f"a setting without a flag is given as {flag_of(rest)} '{{\"{setting}\": ...}}'"
+    return f"{near(flag, known) or ';'} {other}"

@@ -9,6 +9,11 @@ from agentgym.cli import main
 CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "unknown command": ("trian", ("'trian'", "did you mean 'train'")),
     "unknown flag": ("train --lerning-rate 1", ("--lerning-rate", "--learning-rate")),
+    "setting without a flag": (
+        "train --rollout-correction token_mask",
+        ("'--rollout-correction'", "--trainer-args '{\"rollout_correction\": ...}'"),
+    ),
+    "folder as settings": ("{command} full", ("'full' is a folder", "--resume --run-dir full")),
     "flag of vLLM's": (
         "serve --tensor-parallel-size 2",
         ("'--tensor-parallel-size'; arguments of vLLM's server come after `--`",),

@@ -105,6 +105,7 @@ class TrainConfig(
     elsewhere: ClassVar[Mapping[str, str]] = {
         "--policy": f"what is trained is --model; {OF_ENDPOINTS}"
     }
+    without_flag: ClassVar[str | None] = "trainer_args"
 
     @model_validator(mode="after")
     def _one_folder(self) -> Self:
