@@ -352,16 +352,17 @@ def _refuse(response: aiohttp.ClientResponse, text: str) -> None:
 
 
 def _named_wait(header: str | None) -> float | None:
-    """Seconds that a `Retry-After` header names, as a number or a date; `None` if it does not."""
+    """Seconds that a `Retry-After` header names, as a number or a date.
+
+    `None` if it does not, or if they are over: then only a pause of our own eases the server.
+    """
     seconds: float | None = None
     with suppress(ValueError):
         seconds = float(header or "")
     if seconds is None:
         with suppress(ValueError, TypeError, OverflowError):
             seconds = parsedate_to_datetime(header or "").timestamp() - time.time()
-    if seconds is None or math.isnan(seconds):
-        return None
-    return min(max(seconds, 0.0), _LONGEST_WAIT_S)
+    return min(seconds, _LONGEST_WAIT_S) if seconds is not None and seconds > 0 else None
 
 
 def pause_s(attempt: int) -> float:

@@ -106,6 +106,7 @@ async def test_a_conversation_is_handed_over_as_it_is(server: Server) -> None:
 
 
 async def test_a_busy_server_is_asked_again_when_it_says(server: Server) -> None:
+    """Where that is in the past, as by a clock that is behind, it is still not asked at once."""
     busy = [{"Retry-After": "0.15"}, {"Retry-After": "Thu, 01 Jan 1970 00:00:00 GMT"}]
 
     def answer(number: int) -> web.Response:
@@ -115,7 +116,7 @@ async def test_a_busy_server_is_asked_again_when_it_says(server: Server) -> None
     assert (await ask(engine_for(server))).finish_reason == "stop"
     waits = [later - sooner for sooner, later in zip(server.times, server.times[1:], strict=False)]
     assert waits[0] >= 0.15
-    assert waits[1] < 0.15
+    assert waits[1] >= 0.1
 
 
 async def test_a_broken_server_is_asked_again_with_growing_pauses(server: Server) -> None:

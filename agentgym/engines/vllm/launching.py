@@ -17,7 +17,7 @@ from typing import Any
 from agentgym.engines.vllm.guard import MARK_HEADER, MARK_VARIABLE
 from agentgym.errors import EngineError
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GRACE_S = 30.0
 _ASK_EVERY_S = 0.5
 _TELL_EVERY_S = 10.0
@@ -123,7 +123,9 @@ def _signals_as_stop() -> Iterator[None]:
     def stop(*_: object) -> None:
         raise _Stop
 
-    before: dict[int, Any] = {number: signal.signal(number, stop) for number in _SIGNALS}
+    is_detached = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # as `nohup` starts programs
+    heard = _SIGNALS if is_detached else (*_SIGNALS, signal.SIGHUP)
+    before: dict[int, Any] = {number: signal.signal(number, stop) for number in heard}
     try:
         yield
     finally:

@@ -303,6 +303,23 @@ def test_a_server_that_does_not_get_ready_is_an_error(
     assert not any(str(tmp_path).encode() in words for words in command_lines())
 
 
+def test_a_server_that_nohup_started_outlives_its_terminal() -> None:
+    """It would end without a word, as if somebody had asked it to."""
+    code = "import os, time; os.kill(os.getppid(), 1); time.sleep(0.1); raise SystemExit(3)"
+    launch = Launch(
+        argv=[sys.executable, "-S", "-c", code],
+        environment=os.environ,
+        url=f"http://127.0.0.1:{free_port()}",
+        timeout_s=30.0,
+    )
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with pytest.raises(EngineError, match="vLLM ended with code 3"):
+            run_server(launch, ready="")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 IMPOLITE = """
 import os
 from http.server import BaseHTTPRequestHandler, HTTPServer
