@@ -40,17 +40,28 @@ names_kit = importlib.import_module("agentgym_cases_names_kit")
 _ENV = "def step(i, action):\n    return 'go on', 1.0"
 STEP = re.compile(r"(\w+)\((.*)\)")
 UPDATES = {"update_weights", "update", "sync", "push"}
+RESTS = {"sleep", "wake", "wake_up", "reset_prefix_cache"}
+"""What these engines have no use for: their weights stay, and an update empties their caches."""
+TURN = re.compile(r"turn\W*\d*\W*")
+AFTER = ("update_after_turn", "updates_after", "update_after")
+SIZES = ("n", "group_size", "num_generations", "num_samples")
+TIED = ["model.embed_tokens.weight", "lm_head.weight"]
 PLACES = ("first", "second", "third", "fourth")
 NUM_TOKENS = 8
 
 
 def run(case: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the engine has or says after the case's updates."""
-    if isinstance(case.get("steps"), list):
-        return _caches(case)
-    if "trainer_params" in case or "trainer" in case:
+    if isinstance(steps := case.get("steps"), list):
+        _is_told(case.get("fake_engine"))
+        return _steps_of_turns(steps) if any(map(TURN.fullmatch, steps)) else _caches(case)
+    if "trainer_params" in case:
         return _names(case)
-    return _seeds(case) if "n" in case else _turns(case)
+    if any(name in case for name in SIZES):
+        return _seeds(case)
+    if any(name in case for name in AFTER):
+        return _turns(case)
+    pytest.fail(f"what is asked by {', '.join(dict.keys(case))}?")  # type: ignore[arg-type]
 
 
 def _sync(model: nn.Module, **settings: Any) -> WeightSync:
@@ -64,7 +75,6 @@ def _sync(model: nn.Module, **settings: Any) -> WeightSync:
 
 def _caches(case: Mapping[str, Any]) -> Mapping[str, Any]:
     """Play the steps on the trained model's own engine, and on one with a copy of the weights."""
-    _is_told(case.get("fake_engine"))
     steps = [str(step) for step in case["steps"]]
     own, copied = (_play(steps, make) for make in (TransformersEngine, CopyEngine))
     return {
@@ -110,7 +120,7 @@ class _Played:
             self.model.load_state_dict(_model(self.names[-1]).state_dict())
             self.sync.push(self.engine, loop)
             self.num_resets += self._is_empty(loop)
-        else:
+        elif action not in RESTS:
             pytest.fail(f"what is the step {text!r}?")
 
     def _is_empty(self, loop: LoopThread) -> bool:
@@ -128,6 +138,7 @@ class _Played:
         return {
             "reset_prefix_cache_calls": self.num_resets,
             "policy_versions": versions,
+            "weight_versions": [self.names[version] for version in versions],
             "versions_rise": versions == sorted(versions),
             "stale_outputs": len(stale),
             **{f"{place}_output_from": o for place, o in zip(PLACES, origins, strict=False)},
@@ -177,19 +188,22 @@ def _names(case: Mapping[str, Any]) -> Mapping[str, Any]:
     """Bring the trainer's tensors to an engine's, one per bucket."""
     kind, tied = case.get("kind", "full"), case.get("tied", ())
     trained = names_kit.shapes_of(case["trainer_params"])
-    known = names_kit.shapes_of(case["engine_params"])
-    model = names_kit.module_of(trained, values=case.get("values"), tied=tied)
+    known = names_kit.shapes_of(case["engine_params"], as_in=trained)
+    if case.get("tie_word_embeddings"):
+        tied = [TIED]
+    model = names_kit.module_of(trained, values=_values(case), tied=tied)
     there = [names for names in tied if all(name in known for name in names)]
     engine: Any = names_kit.TensorEngine(
-        names_kit.module_of(known, value=0.0, tied=there), fails_after=case.get("fails_after")
+        names_kit.module_of(known, value=0.0, tied=there), fails_after=_fails_after(case, trained)
     )
     loop, sync = LoopThread(), _sync(model, kind=kind)
     said, reported = "", 0
     try:
         sync.push(engine, loop)
-        if "changes" in case or case.get("again"):
+        changes = next((case[key] for key in ("changes", "changed") if key in case), None)
+        if changes is not None or case.get("again"):
             with torch.no_grad():
-                for name in case.get("changes", ()):
+                for name in changes or ():
                     model.get_parameter(name).add_(1)
             sync.push(engine, loop)
         reported = sync.figures.num_changed if sync.figures else 0
@@ -199,7 +213,23 @@ def _names(case: Mapping[str, Any]) -> Mapping[str, Any]:
         said = str(error)
     finally:
         loop.close()
-    return {**_told(said), **_found(engine, said), "reports_changed": reported}
+    told = dict.fromkeys(("reports_changed", "tensors_changed", "num_tensors_changed"), reported)
+    return {**_told(said), **_found(engine, said), **told}
+
+
+def _fails_after(case: Mapping[str, Any], trained: Mapping[str, Any]) -> int | None:
+    """Tensors that arrive, where the way breaks."""
+    if "fail_at" in case:
+        return list(trained).index(case["fail_at"])
+    found: int | None = case.get("fails_after")
+    return found
+
+
+def _values(case: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers of tensors that are not 1."""
+    broken = next((case[key] for key in ("nan_in", "non_finite") if key in case), ())
+    names = [broken] if isinstance(broken, str) else broken
+    return {**dict.fromkeys(names, float("nan")), **case.get("values", {})}
 
 
 def _told(said: str) -> dict[str, Any]:
@@ -224,6 +254,7 @@ def _found(engine: Any, said: str) -> dict[str, Any]:
         "silent": not said and len(changed) < size,
         "half_updated": 0 < len(changed) < size,
         "num_changed": len(changed),
+        "matched": len(changed),
         "changed": changed,
         "engine_values": {n: t.flatten()[0].item() for n, t in engine.tensors.by_name.items()},
         "version": engine.policy_version,
@@ -245,11 +276,15 @@ def _seeds(case: Mapping[str, Any]) -> Mapping[str, Any]:
     At temperature 0 such an engine has no use for the seed.
     """
     _is_told({"fake_engine": case.get("fake_engine", "")})
+    if not case.get("same_prompt", True):
+        pytest.fail("all samples are of one prompt here")
     first, second, other = (_outputs(case, shift) for shift in (0, 0, 1))
     outputs = [text for group in first for text in group]
+    all_differ = len(set(outputs)) == len(outputs)
     return {
         "distinct_outputs": len(set(first[0])),
         "distinct_in_all": len(set(outputs)),
+        **dict.fromkeys(("distinct_across_steps", "ranks_differ"), all_differ),
         "num_outputs": len(outputs),
         "repeatable_across_runs": first == second,
         "groups_differ": len(set(map(tuple, first))) == len(first),
@@ -259,7 +294,8 @@ def _seeds(case: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _outputs(case: Mapping[str, Any], shift: int) -> list[list[str]]:
     """What is said, by group and member, in a run whose seed is so much higher."""
-    size, turns = int(case["n"]), int(case.get("turns", 1))
+    size = int(next(case[name] for name in SIZES if name in case))
+    turns = int(case.get("turns", 1))
     renderer = kit.CharRenderer()
 
     def say(call: Any) -> str:
@@ -291,7 +327,8 @@ def _requests(case: Mapping[str, Any], *, seed: int, size: int) -> list[RolloutR
         )
         for index in range(count)
     ]
-    windows = int(case.get("groups", case.get("num_steps", 1)))
+    names = ("groups", "num_groups", "num_steps", "steps")
+    windows = int(next((case[name] for name in names if name in case), 1))
     return [
         request
         for number in range(windows)
@@ -305,18 +342,34 @@ def _requests(case: Mapping[str, Any], *, seed: int, size: int) -> list[RolloutR
 
 def _turns(case: Mapping[str, Any]) -> Mapping[str, Any]:
     """A trajectory between whose turns the weights are updated."""
-    after = next(
-        case[k] for k in ("update_after_turn", "updates_after", "update_after") if k in case
-    )
-    updates = Counter(after if isinstance(after, list) else [after])
+    after = next(case[name] for name in AFTER if name in case)
+    return _turns_with(Counter(after if isinstance(after, list) else [after]), int(case["turns"]))
+
+
+def _steps_of_turns(steps: Sequence[str]) -> Mapping[str, Any]:
+    """A trajectory whose turns, and updates between them, are told one by one."""
+    updates, names, turns = Counter[int](), ["v1"], 0
+    for step in steps:
+        if TURN.fullmatch(step):
+            turns += 1
+        elif (parts := STEP.fullmatch(step)) and parts[1] in UPDATES and turns:
+            names.append(parts[2])
+            updates[turns - 1] += 1
+        else:
+            pytest.fail(f"what is the step {step!r}?")
+    return _turns_with(updates, turns, names)
+
+
+def _turns_with(updates: Counter[int], turns: int, names: Sequence[str] = ()) -> Mapping[str, Any]:
+    """Play so many turns, with updates after some of them, whose versions may have names."""
     renderer = kit.CharRenderer()
     engine = _UpdatedBetween(updates, lambda call: f"{call.turn}", renderer)
-    player = kit.player_for(engine, renderer, lambda: kit.Sourced(_ENV, int(case["turns"])))
+    player = kit.player_for(engine, renderer, lambda: kit.Sourced(_ENV, turns))
     (output,) = asyncio.run(collect([kit.request()], player))
     versions = [segment.policy_version for segment in output.sampled]
     same = ("policy_versions", "weight_versions", "turn_versions", "versions")
     return {
-        **dict.fromkeys(same, versions),
+        **dict.fromkeys(same, [names[v] for v in versions] if names else versions),
         "distinct_versions": len({*versions}),
         "versions_rise": versions == sorted(versions),
         "policy_version": engine.policy_version,

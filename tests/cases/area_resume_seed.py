@@ -25,6 +25,7 @@ repeat_kit = importlib.import_module("agentgym_cases_repeat_kit")
 resume_kit = importlib.import_module("agentgym_cases_resume_kit")
 
 _NUMBER = re.compile(r"\d+")
+_STOPS = ("run", "crash_at", "crash_at_step", "crash_after", "kill_at", "interrupt_at", "stop_at")
 _OPTIMIZERS = {"adam": "adamw_torch", "adamw": "adamw_torch", "AdamW": "adamw_torch"}
 _NAMES = {
     "num_generations": "group_size",
@@ -34,6 +35,9 @@ _NAMES = {
     "warmup_steps": "warmup",
     "num_iterations": "iterations",
     "gradient_accumulation_steps": "accumulation",
+    "max_steps": "planned",
+    "warmup_ratio": "warmup",
+    "lr": "learning_rate",
 }
 """What cases call a setting of `resume_kit.DEFAULTS`."""
 
@@ -51,12 +55,12 @@ def run(case: Mapping[str, Any]) -> Mapping[str, Any]:
     return _state(case)
 
 
-def _settings(case: Mapping[str, Any], **others: Any) -> dict[str, Any]:
-    """Those of a run that a case names, and `others` where it does not."""
+def _settings(case: Mapping[str, Any], *, skip: str = "", **others: Any) -> dict[str, Any]:
+    """Those of a run that a case names, `skip` aside, and `others` where it does not."""
     given = {
         name: case[name]
         for name in dict.keys(case)
-        if name in resume_kit.DEFAULTS or name in _NAMES
+        if name in resume_kit.DEFAULTS or (name in _NAMES and name != skip)
     }
     settings = {_NAMES.get(name, name): value for name, value in given.items()}
     if "optim" in settings:
@@ -70,13 +74,19 @@ def _settings(case: Mapping[str, Any], **others: Any) -> dict[str, Any]:
 def _order(case: Mapping[str, Any]) -> dict[str, Any]:
     """Which tasks the optimizer steps see, in one go and in parts."""
     rows = case.get("dataset") or list(range(case["dataset_size"]))
-    settings, parts = _settings(case), _parts(case)
+    settings, parts = _settings(case, skip="max_steps"), _parts(case)
+    case.get("num_workers")  # tasks come without a data loader's help
+    every = _save_every(case)
+    is_within = not every and sum(parts[:1]) % settings.get("iterations", 1) > 0
     with resume_kit.folder() as folder, _listening() as told:
         again = resume_kit.Run(folder / "parts", rows=rows, settings=settings)
         for number, steps in enumerate(parts):
             if number:
                 _between(case, again)
-            again.go(steps, save_every=_save_every(case))
+            if is_within:  # a window: what is kept is of its beginning
+                steps += parts[0] % settings["iterations"] if number == 1 else 0
+                every = 0 if number else settings["iterations"]
+            again.go(steps, save_every=every)
         whole = resume_kit.Run(folder / "whole", rows=rows, settings=again.settings)
         whole.go(again.step)
     return {**_of_order(whole, again, rows), **_of_ends(again), "told": "\n".join(told)}
@@ -116,6 +126,7 @@ def _of_ends(again: Any) -> dict[str, Any]:
     return {
         "global_step": again.step,
         "resumed_from": again.resumed_from,
+        "epoch": again.epoch,
         "resumed_from_step": [int(name.rpartition("-")[2]) for name in again.resumed_from],
         "logged_steps": steps,
         "duplicate_steps": len(steps) - len({*steps}),
@@ -124,7 +135,7 @@ def _of_ends(again: Any) -> dict[str, Any]:
 
 def _between(case: Mapping[str, Any], run: Any) -> None:
     """What became of the run, or of its settings, until it is resumed."""
-    if broken := case.get("broken_newest"):
+    if broken := case.get("broken_newest", case.get("crash_during_save")):
         path = run.copy_newest(run.step + 100) / (
             "trainer_state.json" if broken is True else broken
         )
@@ -181,8 +192,10 @@ def _difference(whole: Any, again: Any) -> float:
 
 def _parts(case: Mapping[str, Any]) -> list[int]:
     """Optimizer steps of each part; a run may be told to end at a step instead."""
-    run = _first(case, "run", "crash_at", "crash_at_step", "kill_at")
-    total = _first(case, "total_steps", "max_steps", "steps")
+    run = _first(case, *_STOPS)
+    total = _first(case, "total_steps", "max_steps", "steps", "total")
+    if run is None:
+        pytest.fail(f"a case tells where the run stops by {', '.join(_STOPS)}")
     if total is None:
         resumed = case["resume_for"]
         return [run, *(resumed if isinstance(resumed, list) else [resumed])]

@@ -5,6 +5,7 @@ Every checkpoint is a copy of a real one, harmed as a case says.
 
 import importlib
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ _FILES = {
     "state": "trainer_state.json",
 }
 """By what a case calls them."""
+_NUMBERED = re.compile(r"\D*(\d+)((?:[.-].*)?)")
 _WHOLE = ("complete", "ok", "full", "good", "whole")
 _GONE = ("no ", "missing", "without", "lost")
 _LAST = "trainer_state.json"
@@ -55,6 +57,7 @@ def chosen(case: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "resumed_from": newest,
         "resume_from": newest,
+        "resume_from_step": step,
         "resumes_from": newest,
         "resumed_from_step": step,
         "step": step,
@@ -66,26 +69,35 @@ def chosen(case: Mapping[str, Any]) -> dict[str, Any]:
 def _wanted(case: Mapping[str, Any]) -> Iterator[_Wanted]:
     given, incomplete = case["checkpoints"], case.get("incomplete", ())
     if isinstance(given, Mapping):
-        yield from (_Wanted(_name(name), given[name]) for name in dict.keys(given))  # type: ignore[arg-type]
+        yield from (_Wanted(_name(name), _how(given[name])) for name in dict.keys(given))  # type: ignore[arg-type]
         return
     for one in given:
         if isinstance(one, Mapping):
             key = next(key for key in ("name", "step") if key in one)
-            how = next((one[k] for k in ("complete", "status", "files") if k in one), True)
-            yield _Wanted(_name(one[key]), how)
+            yield _Wanted(_name(one[key]), _how(one))
         else:
             yield _Wanted(_name(one), one not in incomplete)
 
 
+def _how(given: Any) -> Any:
+    """What became of one, which a mapping tells under a key."""
+    if not isinstance(given, Mapping):
+        return given
+    return next((given[key] for key in ("complete", "status", "files") if key in given), True)
+
+
 def _name(given: Any) -> str:
-    """`10`, `step-10` and `global_step_10` are `checkpoint-10` here."""
-    return f"checkpoint-{''.join(c for c in str(given) if c.isdigit())}"
+    """`10`, `step-10` and `global_step_10` are `checkpoint-10` here, a suffix is left as it is."""
+    found = _NUMBERED.fullmatch(str(given))
+    if found is None:
+        pytest.fail(f"which step is {given!r} of?")
+    return f"checkpoint-{found[1]}{found[2]}"
 
 
 def _make(made: Path, path: Path, how: Any) -> None:
     shutil.copytree(made, path)
     state = json.loads((path / _LAST).read_text("utf-8"))
-    state["global_step"] = int(path.name.rpartition("-")[2])
+    state["global_step"] = int(path.name.removeprefix("checkpoint-").partition(".")[0])
     (path / _LAST).write_text(json.dumps(state), "utf-8")
     if isinstance(how, list):
         for file in path.iterdir():

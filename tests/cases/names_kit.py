@@ -68,11 +68,18 @@ class _Cut:
             yield bucket
 
 
-def shapes_of(given: Any) -> dict[str, Shape]:
-    """A list of names, or a mapping to shapes."""
+def shapes_of(given: Any, *, as_in: Mapping[str, Shape] | None = None) -> dict[str, Shape]:
+    """A list of names, or a mapping to shapes.
+
+    Args:
+        given: the names.
+        as_in: tensors of the trained model; where it has an adapter, all of a list are matrices.
+    """
     if isinstance(given, Mapping):
         return {name: tuple(given[name]) for name in dict.keys(given)}
-    return dict.fromkeys(given, (_SIZE,))
+    has_adapter = any(part in name for name in as_in or () for part in _LORA)
+    is_matrix = has_adapter and bool(_adapted(as_in or {}))
+    return dict.fromkeys(given, (_SIZE, _SIZE) if is_matrix else (_SIZE,))
 
 
 def module_of(

@@ -34,6 +34,17 @@ for name in ("loop_kit", "repeat_kit"):
     spec.loader.exec_module(module)
 print(json.dumps(module.played(json.loads(sys.argv[2]))), flush=True)
 """
+_PLAYED = (
+    "n_rollouts",
+    "seed",
+    "fake_engine_latency",
+    "group_size",
+    "turns",
+    "concurrency",
+    "fail_every",
+    "split",
+)
+"""What a case says of each of its runs."""
 LONGEST_S = 0.02
 """What a turn takes at most."""
 
@@ -75,14 +86,16 @@ class Failing(Echo):
 
 def repeated(case: Mapping[str, Any]) -> dict[str, Any]:
     """The requests of a case again, in this process and under other hash seeds."""
-    here = {"python_hash_seeds", "concurrencies"}
-    given = {key: case[key] for key in dict.keys(case) if key not in here}
+    given = {key: case[key] for key in _PLAYED if key in case}
+    concurrencies = case.get("concurrencies", ())
+    if isinstance(given.get("concurrency"), list):
+        concurrencies = given.pop("concurrency")
+    hash_seeds = next(
+        (case[key] for key in ("python_hash_seeds", "PYTHONHASHSEED") if key in case), [1, 2]
+    )
     first, second = played(given), played(given)
-    others = [
-        _in_process(given, hash_seed)
-        for hash_seed in map(str, case.get("python_hash_seeds", [1, 2]))
-    ]
-    others += [played({**given, "concurrency": n}) for n in case.get("concurrencies", ())]
+    others = [_in_process(given, hash_seed) for hash_seed in map(str, hash_seeds)]
+    others += [played({**given, "concurrency": n}) for n in concurrencies]
     runs = [first, second, *others]
     seeds, requests = first["sampling_seeds"], _requests(case)
     groups = {request.group_id: request.seed for request in requests}
@@ -166,7 +179,11 @@ def _latency(how: Any) -> Callable[[int], float]:
         return lambda number: LONGEST_S / (1 + number)
     if isinstance(how, list):
         return lambda number: min(float(how[number % len(how)]), LONGEST_S)
-    return lambda _: float(how)
+    if isinstance(how, dict):
+        low, high = (float(seconds) for seconds in how.values())
+        return lambda _: min(drawn.uniform(low, high), LONGEST_S)
+    same = float(how)
+    return lambda _: same
 
 
 def _plain(output: RolloutOutput) -> Any:

@@ -39,6 +39,7 @@ DEFAULTS: Mapping[str, Any] = {
     "eval_every": 0,
     "max_grad_norm": 1.0,
     "weight_decay": 0.0,
+    "learning_rate": 1e-2,
 }
 """Settings of a run: `batch` is groups of an optimizer step, `planned` the steps its schedule is
 made for, `learns` whether the policy itself is asked."""
@@ -59,7 +60,7 @@ class Run:
         self.folder.create("")
         self._rows = _as_rows(rows)
         self.settings: dict[str, Any] = {**DEFAULTS, **settings}
-        self.step = 0
+        self.step, self.epoch = 0, 0.0
         self.seen: list[list[str]] = []
         """Tasks of each window, group after group."""
         self.versions: list[list[int]] = []
@@ -90,7 +91,7 @@ class Run:
             self._rewind(step_of(checkpoint))
         trainer = self._trainer(self.step + steps, save_every)
         trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
-        self.step = trainer.state.global_step
+        self.step, self.epoch = trainer.state.global_step, trainer.state.epoch
         self.log = [row for row in trainer.state.log_history if "step_time" in row]
         self.weights = _numbers_of(trainer.policy.state_dict())
         states = trainer.optimizer.state_dict()["state"]
@@ -201,7 +202,7 @@ class Run:
             num_generations=size,
             num_iterations=given["iterations"],
             max_completion_length=8,
-            learning_rate=1e-2,
+            learning_rate=given["learning_rate"],
             lr_scheduler_type=given["schedule"],
             warmup_steps=given["warmup"],
             optim=given["optim"],
