@@ -8,7 +8,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -103,6 +103,23 @@ def go_on_with(path: Path) -> Iterator[RolloutOutput]:
             if not line.endswith(b"\n"):
                 append(path, b"\n")
                 return
+
+
+def drop_trajectories(path: Path, is_dropped: Callable[[RolloutOutput], bool]) -> None:
+    """Take lines out of a file that holds nothing but whole ones; the file is replaced at once.
+
+    Raises:
+        StorageError: it could not be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with storing(path):
+        try:
+            with path.open("rb") as old, temporary.open("wb") as new:
+                kept = (s for s in old if not is_dropped(RolloutOutput.model_validate_json(s)))
+                new.writelines(kept)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager

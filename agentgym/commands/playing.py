@@ -21,7 +21,7 @@ from agentgym.errors import ConfigError
 from agentgym.rollout import Player, run_trajectory
 from agentgym.rollout.background import LoopThread
 from agentgym.rollout.sampler import Sampler
-from agentgym.store import append, go_on_with
+from agentgym.store import append, drop_trajectories, go_on_with
 from agentgym.trajectory import RolloutOutput, RolloutRequest, to_jsonl
 
 _NAME = re.compile(r"g(\d{1,18})-m(\d{1,18})")
@@ -68,11 +68,15 @@ class Results:
     num_kept: int
     """How many trajectories are kept whole: the first ones, in order."""
     tally: Tally = field(default_factory=Tally)
+    failure: str = ""
+    """Name and error of a trajectory that failed; empty if none did."""
     _first: dict[int, RolloutOutput] = field(default_factory=dict)
 
     def add(self, position: int, output: RolloutOutput) -> None:
         """Take one; they may come in any order."""
         self.tally.add(output)
+        if output.stop_reason.is_failure and not self.failure:
+            self.failure = f"{output.request_id} ({output.error or output.stop_reason.value})"
         if position < self.num_kept:
             self._first[position] = output
 
@@ -85,16 +89,27 @@ class Results:
 def take_up(out: Path, plan: Plan, results: Results) -> set[str]:
     """Count the trajectories of an earlier run in `out`; their names.
 
+    Those that failed are taken out of the file: they say nothing of the policy, and what they
+    failed of may be over.
+
     Raises:
         ConfigError: the file holds something else.
+        StorageError: it cannot be read or written.
     """
     done: set[str] = set()
+    failed: set[str] = set()
     for output in go_on_with(out):
         placed = plan.find(output.request_id)
-        if placed is not None and output.request_id not in done:
-            _refuse_another_run(out, output, placed.request)
+        if placed is None or output.request_id in done:
+            continue
+        _refuse_another_run(out, output, placed.request)
+        if output.stop_reason.is_failure:
+            failed.add(output.request_id)
+        else:
             results.add(placed.position, output)
             done.add(output.request_id)
+    if failed:
+        drop_trajectories(out, lambda o: o.stop_reason.is_failure and o.request_id in failed)
     return done
 
 

@@ -56,7 +56,7 @@ class PlaySection(Config):
     out: Path | None = None
     """File to write, one JSON line per trajectory as it ends."""
     resume: bool = False
-    """Go on with an --out file: what is there is kept and not played again."""
+    """Go on with an --out file: what is there is kept and not played again, unless it failed."""
     show: int = Field(8, ge=0)
     """How many trajectories to print in full."""
 
@@ -134,6 +134,7 @@ def rollout(settings: RolloutConfig) -> int:
     if settings.out is not None:
         line = f"\n{missing} trajectories added to {settings.out}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+    _say_what_failed(settings, results)
     return int(tally.num_failed == tally.num)
 
 
@@ -176,6 +177,16 @@ def _say_whose_weights(console: Console, engine: Engine) -> None:
             "left on the server: start it again for those of its model"
         )
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _say_what_failed(settings: RolloutConfig, results: Results) -> None:
+    if not results.failure:
+        return
+    tally, again = results.tally, ""
+    if settings.out is not None:
+        again = "; the same command with --resume plays them again"
+    line = f"{tally.num_failed} of {tally.num} trajectories failed, as {results.failure}{again}"
+    Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _say_what_is_kept(settings: RolloutConfig, num: int) -> None:

@@ -311,6 +311,29 @@ def test_an_existing_file_is_kept_unless_it_is_gone_on_with(run, tmp_path: Path)
     refused(run(*play, "--n", 4, "--resume", "--seed", 9), "other trajectories", "-m0")
 
 
+def test_what_failed_is_told_and_played_again(run, tmp_path: Path):
+    """A busy endpoint is no reason to play everything again, nor to be without some for good."""
+    out_file, policy = tmp_path / "out.jsonl", tmp_path / "policy.json"
+    policy.write_text('{"g1-m0": [], "*": ["<answer>1</answer>"]}')
+    play = ("rollout", "--policy", f"scripted:{policy}", "--show", 0, "--n", 3, "--out", out_file)
+    code, _, err = run(*play)
+    first = {t.request_id: t for t in read_jsonl(out_file)}
+
+    assert code == 0
+    assert first["g1-m0"].stop_reason.is_failure
+    assert err.startswith("1 of 3 trajectories failed, as g1-m0 (")
+    assert err.endswith("); the same command with --resume plays them again\n")
+
+    policy.write_text('["<answer>2</answer>"]')
+    assert run(*play, "--resume")[2] == ""
+    again = {t.request_id: t for t in read_jsonl(out_file)}
+    assert len(again) == len(out_file.read_text().splitlines()) == 3
+    assert not again["g1-m0"].stop_reason.is_failure
+    assert {n: t for n, t in again.items() if n != "g1-m0"} == {
+        n: t for n, t in first.items() if n != "g1-m0"
+    }
+
+
 @pytest.mark.parametrize(
     "text", ["my notes", "my notes\nof today\n", "{whole}\nmy notes\n", "{whole}\nnotes\n{whole}"]
 )
