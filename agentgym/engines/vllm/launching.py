@@ -51,6 +51,7 @@ def run_server(launch: Launch, *, ready: str) -> int:
 
     Raises:
         EngineError: the server ended before it was ready, was not ready in time, or broke.
+        KeyboardInterrupt: a signal came before it was ready.
     """
     mark = secrets.token_hex(8)
     with _signals_as_stop():
@@ -61,14 +62,19 @@ def run_server(launch: Launch, *, ready: str) -> int:
             start_new_session=True,
             preexec_fn=_end_with_parent,
         )
+        is_ready = False
         try:
             _wait_until_ready(process, launch, mark)
+            is_ready = True
             print(ready, flush=True)
             if code := process.wait():
                 raise EngineError(f"vLLM ended with code {code}; see above why")
             return 0
         except _Stop:
-            return 0
+            if is_ready:
+                return 0
+            print("stopped before vLLM was ready", file=sys.stderr, flush=True)
+            raise KeyboardInterrupt from None
         finally:
             _end(process)
 

@@ -41,6 +41,24 @@ def test_a_server_that_does_not_get_ready_is_an_error(
     assert not any(str(tmp_path).encode() in words for words in command_lines())
 
 
+def test_a_signal_before_the_server_is_ready_is_no_success(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Else `agentgym serve ... && ...` would go on without a server, and nothing had been said."""
+    code = "import os, time; os.kill(os.getppid(), 2); time.sleep(60)"
+    launch = Launch(
+        argv=[sys.executable, "-S", "-c", code, str(tmp_path)],
+        environment=os.environ,
+        url=f"http://127.0.0.1:{free_port()}",
+        timeout_s=30.0,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run_server(launch, ready="ready")
+
+    assert capfd.readouterr() == ("", "stopped before vLLM was ready\n")
+    assert not any(str(tmp_path).encode() in words for words in command_lines())
+
+
 def test_a_server_that_nohup_started_outlives_its_terminal() -> None:
     """It would end without a word, as if somebody had asked it to."""
     code = "import os, time; os.kill(os.getppid(), 1); time.sleep(0.1); raise SystemExit(3)"
