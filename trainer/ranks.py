@@ -16,6 +16,7 @@ from accelerate.utils import gather_object
 
 from agentgym.engines.weights import WeightsLostError
 from agentgym.errors import AgentGymError, EpisodeError, OutageError, UsageError, WrongServerError
+from agentgym.trainer.peers import is_gone, own_sign
 
 T = TypeVar("T")
 
@@ -26,8 +27,15 @@ _SHORTEST_S, _LONGEST_S = 0.001, 0.5
 _SHARE = 0.05
 """Of the time they were waited for: how much later than need be it may end."""
 
+_QUIET_S = 1.0
+"""Before it is asked whether those that are waited for still live."""
+
 _meetings = itertools.count(1)
 """Of this process, whatever was trained before: what was told last is still in the store."""
+
+
+class ProcessGoneError(OutageError):
+    """Another process has ended without a word: nothing that takes all of them can be done."""
 
 
 class Ranks:
@@ -36,6 +44,10 @@ class Ranks:
     def __init__(self, accelerator: Accelerator) -> None:
         self.index: int = accelerator.process_index
         self.count: int = accelerator.num_processes
+        self._signs: dict[int, str] = {}
+        """Of other processes, as they told them."""
+        if self.count > 1:
+            _store().set(_sign_name(self.index), own_sign())
 
     def gather(self, value: T) -> list[T]:
         """[ranks] the value of every rank, on every rank."""
@@ -67,6 +79,7 @@ class Ranks:
         Raises:
             UsageError: or an `EpisodeError`, or whatever was raised here; of the same kind where
                 it was raised on another rank.
+            ProcessGoneError: another process of this machine has ended without a word.
         """
         if self.count == 1:
             return work()
@@ -93,22 +106,42 @@ class Ranks:
         Then all have heard what was told at the one before, and this rank's part of it can go.
         """
         names = [f"agentgym/{meeting}/{rank}" for rank in range(self.count)]
-        _wait_for(names)
+        self._wait_for(names)
         _store().delete_key(f"agentgym/{meeting - 1}/{self.index}")
         return [_store().get(name).decode() for name in names]
 
+    def _wait_for(self, names: list[str]) -> None:
+        """Until all of them, one of each rank, are in the store.
 
-def _wait_for(names: list[str]) -> None:
-    """Until all of them are in the store.
+        Looking hears signals, which the store's own wait does not; that, in steps, prints warnings.
+        """
+        began = time.monotonic()
+        while not _store().check(names):
+            waited_s = time.monotonic() - began
+            if waited_s > PATIENCE.total_seconds():
+                raise OutageError(f"some process was not heard of within {PATIENCE.days} days")
+            if waited_s > _QUIET_S:
+                self._refuse_gone(names)
+            time.sleep(min(max(_SHARE * waited_s, _SHORTEST_S), _LONGEST_S))
 
-    Looking hears signals, which the store's own wait does not; that, in steps, prints warnings.
-    """
-    began = time.monotonic()
-    while not _store().check(names):
-        waited_s = time.monotonic() - began
-        if waited_s > PATIENCE.total_seconds():
-            raise OutageError(f"some process was not heard of within {PATIENCE.days} days")
-        time.sleep(min(max(_SHARE * waited_s, _SHORTEST_S), _LONGEST_S))
+    def _refuse_gone(self, names: list[str]) -> None:
+        """Raise a `ProcessGoneError` if one that has told nothing never will."""
+        for rank, name in enumerate(names):
+            if is_gone(self._sign_of(rank)) and not _store().check([name]):
+                raise ProcessGoneError(
+                    f"process {rank} of this run has ended without a word, as one does that is "
+                    "killed where memory runs out"
+                )
+
+    def _sign_of(self, rank: int) -> str:
+        name = _sign_name(rank)
+        if rank not in self._signs and _store().check([name]):
+            self._signs[rank] = _store().get(name).decode()
+        return self._signs.get(rank, "")
+
+
+def _sign_name(rank: int) -> str:
+    return f"agentgym/sign/{rank}"
 
 
 def _store() -> Any:

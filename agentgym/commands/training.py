@@ -23,6 +23,7 @@ from agentgym.progress import Progress
 from agentgym.store import RunFolder, StorageError, write_atomically
 from agentgym.tools.sandbox.shared import shared_report
 from agentgym.trainer.grpo import AgentGRPOTrainer
+from agentgym.trainer.ranks import ProcessGoneError
 
 Evaluation = dict[str, Mapping[str, float]]
 """Figures of held-out tasks by how they were sampled: `sampled` and `greedy`."""
@@ -137,6 +138,8 @@ class TrainingRun:
         trainer = self.trainer
         try:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        except ProcessGoneError:
+            raise  # all processes make a checkpoint together
         except _NOT_THE_RUNS:
             step = trainer.state.global_step
             if step != self._saved_step and step % trainer.args.steps_per_window == 0:
@@ -145,12 +148,13 @@ class TrainingRun:
 
     def _say_how_to_go_on(self, error: AgentGymError) -> None:
         """Add to an error that no change of the run mends what to do once its cause is over."""
-        if not self.is_main or not isinstance(error, _NOT_THE_RUNS):
+        is_new = self.trainer.state.global_step == 0
+        is_of_disk = isinstance(error, StorageError) and not is_new
+        if not self.is_main or not (is_of_disk or isinstance(error, _NOT_THE_RUNS)):
             return
         try:
             step = step_of(self.folder.newest_checkpoint(quiet=True))
         except ConfigError:
-            is_new = self.trainer.state.global_step == 0
             same = "nothing was trained yet: begin again with the same command"
             error.add_note(same if is_new else "no step was kept: begin a new run")
         else:
