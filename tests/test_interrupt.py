@@ -145,6 +145,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_one_line(tmp_path
     assert code == 2
     assert err.startswith("agentgym: cannot write to 'run/checkpoints': ")
     assert err.count("\n") == 1
+    assert err.endswith("; no step was kept: begin a new run\n")
     assert "step 1/2" in out
     assert [row["step"] for row in metrics(tmp_path / "run")] == [1]
     assert summary(tmp_path / "run")["num_steps"] == 1
