@@ -26,6 +26,8 @@ from agentgym.errors import ConfigError, EngineError, WrongServerError
 _log = logging.getLogger(__name__)
 _FIRST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 60.0
+_LONG_WAIT_S = 5.0
+"""A pause of which a line says that nothing is broken."""
 _CALLERS_FAULT = {401, 403, 404}
 _BUSY = {408, 425, 429}
 _OVERLOADED = 503
@@ -232,10 +234,13 @@ class JsonClient:
 
     def _tell_of(self, error: AskAgainError) -> None:
         """Once, until it answers: many may ask it at the same time."""
-        if isinstance(error, UnreachableError) and not self._is_silent:
+        is_long = (error.wait_s or 0.0) >= _LONG_WAIT_S
+        if not self._is_silent and (is_long or isinstance(error, UnreachableError)):
             self._is_silent = True
-            retries = self._patience.max_retries
-            _log.warning("%s: %s; up to %d more attempts", self._url, error, retries)
+            retries, pause = self._patience.max_retries, ""
+            if is_long:
+                pause = f", {error.wait_s:.0f} s from one to the next"
+            _log.warning("%s: %s; up to %d more attempts%s", self._url, error, retries, pause)
 
     async def post_once(self, path: str, body: Mapping[str, Any]) -> Any:
         """The answer to one attempt; its deadline is `timeout_s`.
@@ -332,7 +337,7 @@ def _transport(timeout_s: float) -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise UnreachableError(f"no answer within {timeout_s:g} s") from error
+        raise UnreachableError(f"no answer within {timeout_s:.3g} s") from error
     except (aiohttp.ClientError, OSError) as error:
         raise UnreachableError(f"{type(error).__name__}: {_short(str(error))}") from error
 

@@ -286,6 +286,20 @@ async def test_json_that_is_too_deep_is_none(
     assert await client.call("GET", "/x", timeout_s=2) == "[" * 100_000
 
 
+async def test_a_long_pause_that_a_busy_server_asks_for_is_told_of(
+    serve: Callable[..., Awaitable[JsonClient]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a run stands still for minutes without a word."""
+    client = await serve(answer(429, "full", **{"Retry-After": "3600"}), max_retries=2)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(client.post("/x", {}), 0.3)
+
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"{client.url}: status 429: full; up to 2 more attempts, 60 s from one to the next"
+    )
+
+
 async def test_a_date_beyond_all_dates_names_no_wait(
     serve: Callable[..., Awaitable[JsonClient]],
 ) -> None:
