@@ -83,6 +83,9 @@ def _how(given: Any) -> Any:
     """What became of one, which a mapping tells under a key."""
     if not isinstance(given, Mapping):
         return given
+    for part in _FILES:
+        if not given.get(f"has_{part}", True):
+            return f"no {part}"
     return next((given[key] for key in ("complete", "status", "files") if key in given), True)
 
 
