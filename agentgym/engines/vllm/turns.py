@@ -176,7 +176,10 @@ class Turns:
         if not all(server.is_stale for server in self._servers):
             return
         is_anew = all(server.found == FIRST_LABEL for server in self._servers)
-        raise (WeightsLostError if is_anew else OutageError)(str(failure))
+        told = str(failure)
+        if not isinstance(failure, _StaleError):  # it was silent, or busy, after that
+            told = self._other_weights(self._servers[0], str(self._servers[0].found))
+        raise (WeightsLostError if is_anew else OutageError)(told)
 
     async def _any_back(self, failure: AskAgainError) -> int:
         """Wait for the first server to be back, with the weights it had; its number.

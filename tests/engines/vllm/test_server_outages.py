@@ -198,6 +198,9 @@ async def test_weights_of_somebody_else_are_no_restart() -> None:
         server.label = "default"
         with pytest.raises(WeightsLostError):
             await ask(engine)
+        server.faults[GENERATE] += [cut]
+        with pytest.raises(WeightsLostError, match="has the weights 'default' instead of '1'"):
+            await ask(engine)
 
     assert not isinstance(caught.value, WeightsLostError)
 
