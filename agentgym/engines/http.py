@@ -337,7 +337,7 @@ def _transport(timeout_s: float) -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise UnreachableError(f"no answer within {timeout_s:.3g} s") from error
+        raise UnreachableError(f"no answer within {round(timeout_s, 3):g} s") from error
     except (aiohttp.ClientError, OSError) as error:
         raise UnreachableError(f"{type(error).__name__}: {_short(str(error))}") from error
 
