@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
@@ -37,8 +37,9 @@ def storing(path: Path) -> Iterator[None]:
         raise StorageError(f"cannot write {str(path)!r}: {reason}") from error
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file as a whole, or leave it as it was.
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new content that takes a file's place as a whole, or leaves it as it was.
 
     Raises:
         StorageError: it could not be written.
@@ -46,10 +47,21 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with storing(path):
         try:
-            temporary.write_bytes(content)
+            with temporary.open("wb") as file:
+                yield file
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file as a whole, or leave it as it was.
+
+    Raises:
+        StorageError: it could not be written.
+    """
+    with replacing(path) as file:
+        file.write(content)
 
 
 def append(path: Path, content: bytes) -> None:
@@ -111,15 +123,9 @@ def drop_trajectories(path: Path, is_dropped: Callable[[RolloutOutput], bool]) -
     Raises:
         StorageError: it could not be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with storing(path):
-        try:
-            with path.open("rb") as old, temporary.open("wb") as new:
-                kept = (s for s in old if not is_dropped(RolloutOutput.model_validate_json(s)))
-                new.writelines(kept)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with replacing(path) as new, path.open("rb") as old:
+        kept = (line for line in old if not is_dropped(RolloutOutput.model_validate_json(line)))
+        new.writelines(kept)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ LAYERS: tuple[set[str], ...] = (
         "flags",
         "jsonable",
         "messages",
+        "pids",
         "plugins",
         "registry",
         "threads",

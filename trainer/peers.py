@@ -6,16 +6,13 @@ A process that is killed tells nobody, and who waits for it would wait for ever.
 import os
 from pathlib import Path
 
-_ENDED = "ZX"
-"""States of a process that nobody has asked about yet."""
-_STARTED = 19
-"""Place of the time of start, counted from the state."""
+from agentgym.pids import namespace, started
 
 
 def own_sign() -> str:
     """By which others find this process; empty where it cannot be found."""
     try:
-        return f"{_place()}|{os.getpid()}|{_started(str(os.getpid()))}"
+        return f"{_place()}|{os.getpid()}|{started(os.getpid())}"
     except OSError:
         return ""
 
@@ -23,9 +20,9 @@ def own_sign() -> str:
 def is_gone(sign: str) -> bool:
     """Whether the process of a sign has ended; false if it cannot be seen from here."""
     place, _, process = sign.partition("|")
-    pid, _, started = process.partition("|")
+    pid, _, since = process.partition("|")
     try:
-        return place == _place() and _started(pid) != started
+        return place == _place() and started(int(pid)) != since
     except OSError:
         return False
 
@@ -33,13 +30,4 @@ def is_gone(sign: str) -> bool:
 def _place() -> str:
     """This machine since it was started, and what of its processes can be seen from here."""
     machine = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return f"{machine} {os.readlink('/proc/self/ns/pid')}"
-
-
-def _started(pid: str) -> str | None:
-    """When a process was started; `None` if there is none of that number."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] in _ENDED else fields[_STARTED]
+    return f"{machine} {namespace()}"
